@@ -1,0 +1,2 @@
+// Package weir decides whether an event may happen now.
+package weir

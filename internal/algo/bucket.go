@@ -1,0 +1,88 @@
+package algo
+
+// token-bucket, as the generic cell rate algorithm: what is owed is counted
+// instead of what is left, so that debt from Charge needs no sign.
+//
+// A bucket of Burst units drains Max units per Window, evenly. A cost c passes
+// iff what is owed plus c is at most Burst; hence at most Burst + Max/Window*T
+// units are admitted in any interval of length T.
+//
+// State: at T, N units are owed of which R/Window of a unit has already
+// drained; V counts the units that have ever drained or been given back. With
+// whole units, a remainder and the time apart, no rounding ever accumulates:
+// a slow rate called just before each refill still refills.
+//
+// Units drain first in, first out: a charge that leaves N units owed holds the
+// places up to V+N in the line. That is how a Receipt knows how many of its
+// units are still owed: a unit still in line has never been drained, so giving
+// it back can admit nothing that would not have been admitted without it.
+
+// bucketAt returns the state as of now, which stays put while the clock is behind T.
+func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
+	owed, rem, drained = s.N, s.R, s.V
+	if now <= s.T || owed == 0 {
+		return owed, rem, drained
+	}
+	q, r := mulDivFloor(now-s.T, l.Max, rem, l.Window)
+	if q >= owed {
+		return 0, 0, drained + owed
+	}
+	return owed - q, r, drained + q
+}
+
+func bucketFits(l *Limit, s *State, now, cost int64) bool {
+	owed, _, _ := bucketAt(l, s, now)
+	return owed+cost <= l.Burst
+}
+
+func bucketCharge(l *Limit, s *State, now, cost int64) Mark {
+	owed, rem, drained := bucketAt(l, s, now)
+	if owed == 0 {
+		s.T = now
+	}
+	s.T = max(s.T, now)
+	s.N, s.R, s.V = min(owed+cost, maxRecorded), rem, drained
+	return Mark{Stamp: s.T, Level: s.N, Place: s.V + s.N}
+}
+
+func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
+	owed, rem, _ := bucketAt(l, s, now)
+	if owed == 0 {
+		return Outcome{Remaining: l.Burst}
+	}
+	// until is the wait from now for units to drain.
+	ahead := max(0, s.T-now)
+	until := func(units int64) int64 {
+		return min(maxWait, ahead+min(maxWait, mulDivCeil(units, l.Window, rem, l.Max)))
+	}
+	o := Outcome{Remaining: max(0, l.Burst-owed), Reset: until(owed)}
+	if cost > 0 {
+		o.Retry = until(owed + cost - l.Burst)
+	}
+	return o
+}
+
+func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
+	owed, rem, drained := bucketAt(l, s, now)
+	// Level bounds what is left by time alone, which still holds when the
+	// state the mark was made on has been forgotten in between.
+	gone, _ := mulDivFloor(max(0, now-m.Stamp), l.Max, 0, l.Window)
+	k := max(0, min(cost, owed, m.Place-drained, m.Level-gone))
+	return bucketGiveBack(s, now, owed, rem, drained, k)
+}
+
+func bucketRefundOldest(l *Limit, s *State, now, cost int64) int64 {
+	owed, rem, drained := bucketAt(l, s, now)
+	return bucketGiveBack(s, now, owed, rem, drained, min(cost, owed))
+}
+
+func bucketGiveBack(s *State, now, owed, rem, drained, k int64) int64 {
+	if k == 0 {
+		return 0
+	}
+	if owed == k {
+		rem = 0
+	}
+	s.T, s.N, s.R, s.V = max(s.T, now), owed-k, rem, drained+k
+	return k
+}

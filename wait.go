@@ -1,0 +1,141 @@
+package weir
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Wait takes one unit, waiting until the limit admits it. See WaitN.
+func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) (Decision, error) {
+	return l.WaitN(ctx, key, limit, 1)
+}
+
+// WaitN takes n units, at least 1, waiting until the limit admits them. Waits
+// of this Limiter on one key and limit are served in the order of their calls,
+// so none starves; each sleeps exactly the RetryAfter it was told.
+//
+// It returns at once with ErrNever if n is above what the limit can ever
+// admit, and with ErrDeadline if the context's deadline is nearer than the
+// wait. If the context ends while it waits, it gives its place up, takes
+// nothing and returns the context's error.
+func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
+	if err := positive(n); err != nil {
+		return Decision{}, err
+	}
+	r := Request{Key: key, Limit: limit, Cost: n}
+	if err := r.normalize(); err != nil {
+		return Decision{}, err
+	}
+	if n > r.Limit.Capacity() {
+		return Decision{Limit: r.Limit.Capacity(), Reason: Never}, ErrNever
+	}
+	id := waitID{key, r.Limit.Window, r.Limit.Algorithm, r.Limit.Buckets, r.Limit.Epoch}
+	w, ahead := l.waits.join(id, n)
+	defer l.waits.leave(id, w)
+	if ahead > 0 {
+		if err := l.nearer(ctx, r, ahead); err != nil {
+			return Decision{}, err
+		}
+		select {
+		case <-w.turn:
+		case <-ctx.Done():
+			return Decision{}, ctx.Err()
+		}
+	}
+	return l.retry(ctx, r)
+}
+
+// retry takes r as soon as it passes.
+func (l *Limiter) retry(ctx context.Context, r Request) (Decision, error) {
+	for {
+		d, err := l.one(ctx, r)
+		switch {
+		case err != nil || d.Allowed:
+			return d, err
+		case d.Reason == Never:
+			return d, ErrNever
+		case d.RetryAfter == 0: // a degraded denial knows no wait
+			d.RetryAfter = time.Millisecond
+		}
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d.RetryAfter {
+			return d, ErrDeadline
+		}
+		timer := time.NewTimer(d.RetryAfter)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return d, ctx.Err()
+		}
+	}
+}
+
+// nearer returns ErrDeadline if the context ends before the units ahead in the
+// queue and those of r can have passed.
+func (l *Limiter) nearer(ctx context.Context, r Request, ahead int64) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	r.Mode = Peek
+	r.Cost = min(r.Cost+ahead, r.Limit.Capacity())
+	d, err := l.one(ctx, r)
+	if err == nil && !d.Allowed && time.Until(deadline) < d.RetryAfter {
+		err = ErrDeadline
+	}
+	return err
+}
+
+// waits holds a queue for each state that somebody waits for.
+type waits struct {
+	mu     sync.Mutex
+	queues map[waitID][]*waiter
+}
+
+// waitID names a state; see Request.sameState.
+type waitID struct {
+	key       string
+	window    time.Duration
+	algorithm Algorithm
+	buckets   int
+	epoch     bool
+}
+
+type waiter struct {
+	cost int64
+	turn chan struct{} // closed when the waiter is first in its queue
+}
+
+// join appends a waiter and returns it with the units waited for before it.
+func (q *waits) join(id waitID, cost int64) (w *waiter, ahead int64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.queues == nil {
+		q.queues = make(map[waitID][]*waiter)
+	}
+	w = &waiter{cost: cost, turn: make(chan struct{})}
+	for _, other := range q.queues[id] {
+		ahead += other.cost
+	}
+	q.queues[id] = append(q.queues[id], w)
+	return w, ahead
+}
+
+// leave takes a waiter out, wherever it stands, and tells the new first one.
+func (q *waits) leave(id waitID, w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	queue := q.queues[id]
+	i := slices.Index(queue, w)
+	queue = slices.Delete(queue, i, i+1)
+	if len(queue) == 0 {
+		delete(q.queues, id)
+		return
+	}
+	q.queues[id] = queue
+	if i == 0 {
+		close(queue[0].turn)
+	}
+}
