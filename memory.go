@@ -364,7 +364,9 @@ func (m *Memory) Reset(_ context.Context, requests []Request) (int64, error) {
 		s := &m.shards[w.shard]
 		s.mu.Lock()
 		if p := s.find(w.id); p != nil {
-			if p.until() > m.clock() {
+			now := m.clock()
+			s.look(&w, now)
+			if w.decide(now); w.out.Reset > 0 {
 				n++
 			}
 			m.remove(s, p)
