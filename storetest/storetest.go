@@ -9,6 +9,7 @@ package storetest
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -93,12 +94,11 @@ func Vectors() ([]Script, error) {
 
 func vectors(open Open) error {
 	scripts, err := Vectors()
+	errs := []error{err}
 	for _, s := range scripts {
-		if err == nil {
-			err = s.Play(open)
-		}
+		errs = append(errs, s.Play(open))
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // clock is the injected clock: Epoch plus an offset.

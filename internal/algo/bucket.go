@@ -13,9 +13,13 @@ package algo
 // a slow rate called just before each refill still refills.
 //
 // Units drain first in, first out: a charge that leaves N units owed holds the
-// places up to V+N in the line. That is how a Receipt knows how many of its
-// units are still owed: a unit still in line has never been drained, so giving
-// it back can admit nothing that would not have been admitted without it.
+// places up to V+N in the line. A unit that is given back has, as seen from
+// the units still in line, drained.
+//
+// A Receipt can give back as many units as the bucket would hold less, had
+// they never been taken. That is at least what is left of their places in the
+// line, and at least what would be left of them in a bucket of their own; the
+// larger of the two is given back, and nothing that was not owed ever since.
 
 // bucketAt returns the state as of now, which stays put while the clock is behind T.
 func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
@@ -64,10 +68,10 @@ func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
 
 func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 	owed, rem, drained := bucketAt(l, s, now)
-	// Level bounds what is left by time alone, which still holds when the
-	// state the mark was made on has been forgotten in between.
-	gone, _ := mulDivFloor(max(0, now-m.Stamp), l.Max, 0, l.Window)
-	k := max(0, min(cost, owed, m.Place-drained, m.Level-gone))
+	gone, _ := mulDivFloor(max(0, now-m.Stamp), l.Max, l.Window-1, l.Window)
+	// Level-gone bounds what is left by time alone, which holds even when the
+	// state that the places refer to has been forgotten in between.
+	k := max(0, min(cost, owed, max(m.Place-drained, cost-gone), m.Level-gone))
 	return bucketGiveBack(s, now, owed, rem, drained, k)
 }
 
