@@ -122,9 +122,14 @@ func (l *ledger) within(key string, from, to time.Duration) (n int64) {
 // from each admission, at what had not been given back by then.
 func bounds(open Open) error {
 	for _, a := range algorithms {
-		t := traits{algorithms: []weir.Algorithm{a}, steps: 80, only: []string{"take", "take", "take", "refund", "peek"}}
-		if err := search(open, seed+1, 200, t, bounded); err != nil {
-			return err
+		for _, t := range []traits{
+			{steps: 80, only: []string{"take", "take", "take", "refund", "peek"}},
+			{steps: 60, only: []string{"take", "refund"}, keys: 1},
+		} {
+			t.algorithms = []weir.Algorithm{a}
+			if err := search(open, seed+1, 150, t, bounded); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -173,7 +178,7 @@ func (l *ledger) bound(key string, s Step, f *fixedWindow) error {
 			return fmt.Errorf("%d units in the window that ends here, at most twice %d are promised", in, limit.Max)
 		}
 		if limit.Algorithm == weir.FixedWindow {
-			return f.check(l, key, s.At)
+			return f.check(l, key, s)
 		}
 	}
 	return nil
@@ -185,9 +190,9 @@ type fixedWindow struct {
 	open  bool
 }
 
-func (f *fixedWindow) check(l *ledger, key string, at time.Duration) error {
-	limit := l.limits[key]
-	earlier := l.within(key, f.start-1, at) - l.within(key, at-1, at)
+func (f *fixedWindow) check(l *ledger, key string, s Step) error {
+	limit, at := l.limits[key], s.At
+	earlier := l.within(key, f.start-1, at) - s.Rows[0].Cost
 	switch {
 	case limit.Epoch:
 		f.start = at - time.Duration(Epoch.Add(at).UnixMicro()%limit.Window.Microseconds())*time.Microsecond

@@ -20,6 +20,7 @@ package algo
 // they never been taken. That is at least what is left of their places in the
 // line, and at least what would be left of them in a bucket of their own; the
 // larger of the two is given back, and nothing that was not owed ever since.
+// The drained part of the unit at the head of the line is lost with it.
 
 // bucketAt returns the state as of now, which stays put while the clock is behind T.
 func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
@@ -68,20 +69,27 @@ func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
 
 func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 	owed, rem, drained := bucketAt(l, s, now)
-	gone, _ := mulDivFloor(max(0, now-m.Stamp), l.Max, l.Window-1, l.Window)
+	gone, part := mulDivFloor(max(0, now-m.Stamp), l.Max, 0, l.Window)
+	line, own := m.Place-drained, cost-gone
+	if part > 0 {
+		own--
+	}
 	// Level-gone bounds what is left by time alone, which holds even when the
 	// state that the places refer to has been forgotten in between.
-	k := max(0, min(cost, owed, max(m.Place-drained, cost-gone), m.Level-gone))
+	k := min(cost, owed, max(line, own), m.Level-gone)
+	if k == line && k > own {
+		rem = 0
+	}
 	return bucketGiveBack(s, now, owed, rem, drained, k)
 }
 
 func bucketRefundOldest(l *Limit, s *State, now, cost int64) int64 {
-	owed, rem, drained := bucketAt(l, s, now)
-	return bucketGiveBack(s, now, owed, rem, drained, min(cost, owed))
+	owed, _, drained := bucketAt(l, s, now)
+	return bucketGiveBack(s, now, owed, 0, drained, min(cost, owed))
 }
 
 func bucketGiveBack(s *State, now, owed, rem, drained, k int64) int64 {
-	if k == 0 {
+	if k <= 0 {
 		return 0
 	}
 	if owed == k {
