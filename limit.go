@@ -49,6 +49,9 @@ const (
 
 var algorithmNames = [...]string{"", "sliding-log", "sliding-buckets", "sliding-counter", "fixed-window", "token-bucket"}
 
+// algorithmForms is what an error about an algorithm's name shows.
+const algorithmForms = "one of sliding-log, sliding-buckets, sliding-counter, fixed-window, token-bucket"
+
 // String returns the name used in configuration, such as "sliding-log".
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
@@ -65,7 +68,7 @@ func ParseAlgorithm(name string) (Algorithm, error) {
 			return Algorithm(a), nil
 		}
 	}
-	return 0, invalid("algorithm", name, "one of "+strings.Join(algorithmNames[1:], ", "))
+	return 0, invalid("algorithm", name, algorithmForms)
 }
 
 // Limit is a value: Max units per Window, kept by an Algorithm. The zero
@@ -105,57 +108,72 @@ func Per(n int64, window time.Duration) Limit { return Limit{Max: n, Window: win
 // Validate returns nil or an *InvalidError naming the field that is out of
 // range, of another algorithm, or contradicts another field.
 func (l Limit) Validate() error {
-	_, err := l.Normal()
-	return err
+	return l.normalize()
 }
 
 // Normal returns the limit with every default filled in, as a Store receives
 // it and as equal limits compare equal, or the error of Validate.
 func (l Limit) Normal() (Limit, error) {
-	if l.Max < 1 || l.Max > MaxUnits {
-		return l, invalid("max", strconv.FormatInt(l.Max, 10), "1 to 2147483648 units, such as 5 in 5/minute; to deny everything use a rule's deny")
+	err := l.normalize()
+	return l, err
+}
+
+// normalize fills in defaults where l is valid.
+func (l *Limit) normalize() error {
+	if err := l.inRange(); err != nil {
+		return err
 	}
-	if l.Window < time.Microsecond || l.Window > MaxWindow || l.Window%time.Microsecond != 0 {
-		return l, invalid("window", l.Window.String(), "a whole number of microseconds from 1us to 366d, such as 30m")
+	a := l.Algorithm
+	if a == 0 {
+		a = l.implied()
 	}
-	if l.Burst < 0 || l.Burst > MaxUnits {
-		return l, invalid("burst", strconv.FormatInt(l.Burst, 10), "1 to 2147483648 units, such as burst=20")
+	if err := l.suits(a); err != nil {
+		return err
 	}
-	if l.Buckets < 0 || l.Buckets > maxBuckets {
-		return l, invalid("buckets", strconv.Itoa(l.Buckets), "1 to 10000 parts, such as buckets=60")
-	}
-	if l.Algorithm == 0 {
-		l.Algorithm = l.implied()
-	}
-	if l.Algorithm > TokenBucket {
-		_, err := ParseAlgorithm(l.Algorithm.String())
-		return l, err
-	}
+	l.Algorithm = a
 	switch {
-	case l.Burst > 0 && l.Algorithm != TokenBucket:
-		return l, invalid("burst", strconv.FormatInt(l.Burst, 10), "no burst with "+l.Algorithm.String()+"; only token-bucket has one")
-	case l.Buckets > 0 && l.Algorithm != SlidingBuckets:
-		return l, invalid("buckets", strconv.Itoa(l.Buckets), "no buckets with "+l.Algorithm.String()+"; only sliding-buckets has them")
-	case l.Epoch && l.Algorithm != FixedWindow:
-		return l, invalid("epoch", "true", "no alignment with "+l.Algorithm.String()+"; only fixed-window has one")
-	case l.Algorithm == SlidingLog && l.Max > maxLog:
-		return l, invalid("max", strconv.FormatInt(l.Max, 10), "at most 100000 with sliding-log; above that use sliding-buckets")
+	case a == TokenBucket && l.Burst == 0:
+		l.Burst = l.Max
+	case a == SlidingBuckets && l.Buckets == 0:
+		l.Buckets = defaultBuckets
 	}
-	switch l.Algorithm {
-	case TokenBucket:
-		if l.Burst == 0 {
-			l.Burst = l.Max
-		}
-	case SlidingBuckets:
-		if l.Buckets == 0 {
-			l.Buckets = defaultBuckets
-		}
+	return nil
+}
+
+// inRange checks each field by itself.
+func (l *Limit) inRange() error {
+	switch {
+	case l.Max < 1 || l.Max > MaxUnits:
+		return invalid("max", strconv.FormatInt(l.Max, 10), "1 to 2147483648 units, such as 5 in 5/minute; to deny everything use a rule's deny")
+	case l.Window < time.Microsecond || l.Window > MaxWindow || l.Window%time.Microsecond != 0:
+		return invalid("window", l.Window.String(), "a whole number of microseconds from 1us to 366d, such as 30m")
+	case l.Burst < 0 || l.Burst > MaxUnits:
+		return invalid("burst", strconv.FormatInt(l.Burst, 10), "1 to 2147483648 units, such as burst=20")
+	case l.Buckets < 0 || l.Buckets > maxBuckets:
+		return invalid("buckets", strconv.Itoa(l.Buckets), "1 to 10000 parts, such as buckets=60")
+	case l.Algorithm > TokenBucket:
+		return invalid("algorithm", l.Algorithm.String(), algorithmForms)
 	}
-	return l, nil
+	return nil
+}
+
+// suits checks that the fields are those of an algorithm.
+func (l *Limit) suits(a Algorithm) error {
+	switch {
+	case l.Burst > 0 && a != TokenBucket:
+		return invalid("burst", strconv.FormatInt(l.Burst, 10), "no burst with "+a.String()+"; only token-bucket has one")
+	case l.Buckets > 0 && a != SlidingBuckets:
+		return invalid("buckets", strconv.Itoa(l.Buckets), "no buckets with "+a.String()+"; only sliding-buckets has them")
+	case l.Epoch && a != FixedWindow:
+		return invalid("epoch", "true", "no alignment with "+a.String()+"; only fixed-window has one")
+	case a == SlidingLog && l.Max > maxLog:
+		return invalid("max", strconv.FormatInt(l.Max, 10), "at most 100000 with sliding-log; above that use sliding-buckets")
+	}
+	return nil
 }
 
 // implied is the algorithm of a limit that names none.
-func (l Limit) implied() Algorithm {
+func (l *Limit) implied() Algorithm {
 	switch {
 	case l.Burst > 0:
 		return TokenBucket
@@ -168,8 +186,8 @@ func (l Limit) implied() Algorithm {
 }
 
 // algo converts a normal limit.
-func (l Limit) algo() algo.Limit {
-	return algo.Make(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
+func (l *Limit) algo(to *algo.Limit) {
+	to.Set(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
 }
 
 // Capacity is the most that can pass at once: Burst for a token bucket, else Max.
@@ -291,7 +309,7 @@ func ParseLimit(text string) (Limit, error) {
 			l.Algorithm = a
 		}
 	}
-	if _, err := l.Normal(); err != nil {
+	if err := l.Validate(); err != nil {
 		return bad(err.(*InvalidError).Want)
 	}
 	return l, nil

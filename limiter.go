@@ -85,7 +85,7 @@ func normalize(requests []Request) error {
 	return agree(requests)
 }
 
-func (r *Request) normalize() (err error) {
+func (r *Request) normalize() error {
 	if r.Cost == 0 {
 		r.Cost = 1
 	}
@@ -95,8 +95,7 @@ func (r *Request) normalize() (err error) {
 	if r.Mode > Record {
 		return invalid("mode", strconv.Itoa(int(r.Mode)), "Enforce, Shadow, Peek or Record")
 	}
-	r.Limit, err = r.Limit.Normal()
-	return err
+	return r.Limit.normalize()
 }
 
 // agree checks that rows of one state agree on Max and Burst.
@@ -144,25 +143,17 @@ func newCall(n int) *call {
 	return c
 }
 
-// free returns the scratch to the pool, holding on to no key.
-func (c *call) free() {
-	clear(c.requests)
-	clear(c.rows)
-	clear(c.lists)
-	calls.Put(c)
-}
-
 // one decides a single request.
-func (l *Limiter) one(ctx context.Context, r Request) (Decision, error) {
+func (l *Limiter) one(ctx context.Context, r Request) (d Decision, err error) {
 	c := newCall(1)
-	defer c.free()
 	c.requests[0] = r
 	c.lists[0] = List{Requests: c.requests, Rows: c.rows}
 	l.Take(ctx, c.lists)
-	if err := c.lists[0].Err; err != nil {
-		return Decision{}, err
+	if err = c.lists[0].Err; err == nil {
+		d = c.rows[0]
 	}
-	return c.lists[0].Rows[0], nil
+	calls.Put(c)
+	return d, err
 }
 
 // Allow takes one unit if the limit admits it now. Most callers want this.
@@ -203,7 +194,7 @@ func positive(n int64) error {
 // charged unless every request passes. The Decision has a row for each.
 func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Decision, error) {
 	c := newCall(len(requests))
-	defer c.free()
+	defer calls.Put(c)
 	rows := make([]Decision, len(requests))
 	copy(c.requests, requests)
 	lists := append(c.lists[:0], List{Requests: c.requests, Rows: rows})
@@ -220,7 +211,7 @@ func (l *Limiter) AllowAll(ctx context.Context, requests ...Request) (Decision, 
 // that a request met; the decisions of the others hold, and its own is zero.
 func (l *Limiter) AllowEach(ctx context.Context, requests ...Request) ([]Decision, error) {
 	c := newCall(len(requests))
-	defer c.free()
+	defer calls.Put(c)
 	ds := make([]Decision, len(requests))
 	copy(c.requests, requests)
 	for i := range requests {

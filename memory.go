@@ -119,25 +119,25 @@ type row struct {
 	mark  algo.Mark    // where, if so
 }
 
-func (m *Memory) row(r *Request) row {
-	w := row{id: m.ident(r), limit: r.Limit.algo(), cost: r.Cost}
+// fill prepares a zero row for a request.
+func (m *Memory) fill(w *row, r *Request) {
+	m.ident(&w.id, r)
 	w.shard = int(w.id.a>>32) & (len(m.shards) - 1)
-	return w
+	r.Limit.algo(&w.limit)
+	w.cost = r.Cost
 }
 
 // ident hashes a key and packs the rest of its state's identity: 45 bits of
 // window, 14 of buckets, 4 of algorithm and alignment.
-func (m *Memory) ident(r *Request) ident {
+func (m *Memory) ident(id *ident, r *Request) {
 	kind := uint64(r.Limit.Window/time.Microsecond)<<18 | uint64(r.Limit.Buckets)<<4 | uint64(r.Limit.Algorithm)<<1
 	if r.Limit.Epoch {
 		kind |= 1
 	}
 	const odd = 0x9e3779b97f4a7c15
-	return ident{
-		a:    maphash.String(m.seeds[0], r.Key) ^ kind*odd,
-		b:    maphash.String(m.seeds[1], r.Key),
-		kind: kind,
-	}
+	id.a = maphash.String(m.seeds[0], r.Key) ^ kind*odd
+	id.b = maphash.String(m.seeds[1], r.Key)
+	id.kind = kind
 }
 
 // Take implements Store. It does not wait, so it ignores ctx.
@@ -159,7 +159,8 @@ func (m *Memory) Take(_ context.Context, lists []List) {
 
 // takeOne is takeAll for a list of one, which has no locks to order.
 func (m *Memory) takeOne(r *Request, d *Decision) {
-	w := m.row(r)
+	var w row
+	m.fill(&w, r)
 	s := &m.shards[w.shard]
 	s.mu.Lock()
 	now := m.clock()
@@ -208,16 +209,16 @@ func (m *Memory) takeAll(l *List) {
 // group prepares the rows of a list and sums those of one state and mode.
 func (m *Memory) group(requests []Request, rows []row) []row {
 	for i := range requests {
-		w := m.row(&requests[i])
-		w.lead = i
-		for j := range rows {
+		rows = append(rows, row{lead: i})
+		w := &rows[i]
+		m.fill(w, &requests[i])
+		for j := range i {
 			if rows[j].id == w.id && rows[j].lead == j && requests[j].Mode == requests[i].Mode {
 				w.lead = j
 				rows[j].cost += w.cost
 				break
 			}
 		}
-		rows = append(rows, w)
 	}
 	return rows
 }
@@ -242,8 +243,8 @@ func (m *Memory) commit(requests []Request, rows []row, mode Mode, charge bool, 
 // look loads the state of a row, settles it, and sees whether the cost fits.
 func (s *shard) look(w *row, now int64) {
 	w.state = algo.State{}
-	if p := s.find(w.id); p != nil {
-		w.state = s.load(p)
+	if p := s.find(&w.id); p != nil {
+		s.load(p, &w.state)
 		if algo.Settle(&w.limit, &w.state, now) {
 			s.save(p, w, algo.Decide(&w.limit, &w.state, now, 0), now)
 		}
@@ -254,9 +255,9 @@ func (s *shard) look(w *row, now int64) {
 // charge records a row. keep are the rows whose slots must not be reclaimed.
 func (m *Memory) charge(w *row, now int64, keep []row) {
 	s := &m.shards[w.shard]
-	p := s.find(w.id)
+	p := s.find(&w.id)
 	if p == nil {
-		p = m.insert(s, w.id, now, keep)
+		p = m.insert(s, &w.id, now, keep)
 	}
 	if w.limit.Kind.HasCells() {
 		s.makeRoom(w, p, now)
@@ -315,10 +316,11 @@ func (m *Memory) Refund(_ context.Context, receipts []Receipt) (int64, error) {
 			return total, ErrClosed
 		}
 		r := &receipts[i]
-		w := m.row(&r.Request)
+		var w row
+		m.fill(&w, &r.Request)
 		s := &m.shards[w.shard]
 		s.mu.Lock()
-		if p := s.find(w.id); p != nil {
+		if p := s.find(&w.id); p != nil {
 			now := m.clock()
 			s.look(&w, now)
 			var k int64
@@ -344,7 +346,8 @@ func (m *Memory) Count(_ context.Context, r Request, d time.Duration) (int64, er
 	if m.closed.Load() {
 		return 0, ErrClosed
 	}
-	w := m.row(&r)
+	var w row
+	m.fill(&w, &r)
 	s := &m.shards[w.shard]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -360,10 +363,11 @@ func (m *Memory) Reset(_ context.Context, requests []Request) (int64, error) {
 	}
 	var n int64
 	for i := range requests {
-		w := m.row(&requests[i])
+		var w row
+		m.fill(&w, &requests[i])
 		s := &m.shards[w.shard]
 		s.mu.Lock()
-		if p := s.find(w.id); p != nil {
+		if p := s.find(&w.id); p != nil {
 			now := m.clock()
 			s.look(&w, now)
 			if w.decide(now); w.out.Reset > 0 {

@@ -62,17 +62,17 @@ func (t *table) at(a uint64) int { return int(a >> (64 - t.depth)) }
 
 // find returns the slot of an identity, or nil. It is valid until the next
 // insert or remove.
-func (t *table) find(id ident) *slot {
+func (t *table) find(id *ident) *slot {
 	if len(t.dir) == 0 {
 		return nil
 	}
 	return t.dir[t.at(id.a)].find(id)
 }
 
-func (g *segment) find(id ident) *slot {
+func (g *segment) find(id *ident) *slot {
 	for i := id.a % segmentSlots; ; i = (i + 1) % segmentSlots {
 		p := &g.slots[i]
-		if p.ident == id {
+		if p.ident == *id {
 			return p
 		}
 		if p.kind == 0 {
@@ -81,13 +81,14 @@ func (g *segment) find(id ident) *slot {
 	}
 }
 
-// load returns the state in a slot; its Cells are those of the slot.
-func (t *table) load(p *slot) algo.State {
-	s := algo.State{T: p.t, N: p.n, R: p.r, V: p.v}
+// load reads the state in a slot into a zero State; its Cells are the slot's.
+func (t *table) load(p *slot, s *algo.State) {
+	s.T, s.N, s.R = p.t, p.n, p.r
 	if p.hasCells() {
-		s.V, s.Cells = 0, t.cells.get(blockRef(p.v))
+		s.Cells = t.cells.get(blockRef(p.v))
+	} else {
+		s.V = p.v
 	}
-	return s
 }
 
 // save writes a row's state to its slot. The state's Cells must be those that
@@ -187,7 +188,7 @@ func (g *segment) put(p *slot) *slot {
 
 // insert returns the empty slot of a new identity, reclaiming expired slots on
 // the way and, above MaxKeys, evicting one. keep are rows whose slots must stay.
-func (m *Memory) insert(s *shard, id ident, now int64, keep []row) *slot {
+func (m *Memory) insert(s *shard, id *ident, now int64, keep []row) *slot {
 	if len(s.dir) == 0 {
 		s.dir = []*segment{new(segment)}
 	}
@@ -207,7 +208,7 @@ func (m *Memory) insert(s *shard, id ident, now int64, keep []row) *slot {
 			g = s.dir[s.at(id.a)]
 		}
 	}
-	return g.put(&slot{ident: id})
+	return g.put(&slot{ident: *id})
 }
 
 // reclaimStep is how many slots each insert looks at for expired ones: enough
