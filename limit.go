@@ -186,8 +186,8 @@ func (l *Limit) implied() Algorithm {
 }
 
 // algo converts a normal limit.
-func (l *Limit) algo(to *algo.Limit) {
-	to.Set(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
+func (l *Limit) algo() algo.Limit {
+	return algo.Make(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
 }
 
 // Capacity is the most that can pass at once: Burst for a token bucket, else Max.

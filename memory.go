@@ -123,7 +123,7 @@ type row struct {
 func (m *Memory) fill(w *row, r *Request) {
 	m.ident(&w.id, r)
 	w.shard = int(w.id.a>>32) & (len(m.shards) - 1)
-	r.Limit.algo(&w.limit)
+	w.limit = r.Limit.algo()
 	w.cost = r.Cost
 }
 

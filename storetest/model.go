@@ -24,9 +24,8 @@ type model struct {
 	closed bool
 }
 
-func limitOf(l weir.Limit) (to algo.Limit) {
-	to.Set(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
-	return to
+func limitOf(l weir.Limit) algo.Limit {
+	return algo.Make(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
 }
 
 func identity(r *weir.Request) string {

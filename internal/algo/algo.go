@@ -226,13 +226,14 @@ func mulDivCeil(a, b, c, d int64) int64 {
 // later returns how long until t, never negative and never above maxWait.
 func later(t, now int64) int64 { return min(max(0, t-now), maxWait) }
 
-// Set fills in the limit. burst and buckets count only where the kind has them.
-func (l *Limit) Set(kind Kind, limit, burst, window, buckets int64, epoch bool) {
-	l.Kind, l.Max, l.Burst, l.Window, l.Part, l.Epoch = kind, limit, limit, window, 1, epoch
+// Make returns a Limit. burst and buckets count only where the kind has them.
+func Make(kind Kind, limit, burst, window, buckets int64, epoch bool) Limit {
+	l := Limit{Kind: kind, Max: limit, Burst: limit, Window: window, Part: 1, Epoch: epoch}
 	switch kind {
 	case TokenBucket:
 		l.Burst = burst
 	case SlidingBuckets:
 		l.Part = (window + buckets - 1) / buckets
 	}
+	return l
 }
