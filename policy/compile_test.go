@@ -1,0 +1,105 @@
+package policy_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/policy"
+)
+
+func TestCompileErrors(t *testing.T) {
+	good := weir.PerMinute(5)
+	rule := func(r policy.Rule) []policy.Domain {
+		if r.Name == "" {
+			r.Name = "r"
+		}
+		return []policy.Domain{{Name: "d", Rules: []policy.Rule{r}}}
+	}
+	override := func(o policy.Override) []policy.Domain {
+		return rule(policy.Rule{Limit: good, Overrides: []policy.Override{o}})
+	}
+	when := policy.When{"path": {"/"}}
+	tests := []struct {
+		name    string
+		domains []policy.Domain
+		want    string
+	}{
+		{"no domain name", []policy.Domain{{}},
+			`domains[0].domain: a name is missing: write one such as slack`},
+		{"a domain in other letters", []policy.Domain{{Name: "größe"}},
+			`domains[0].domain: "größe" is not printable ASCII, which names must be because they are sent in HTTP header fields: write one such as slack`},
+		{"a rule name with a line break", rule(policy.Rule{Name: "a\nb", Limit: good}),
+			`domains[0].rules[0].name: "a\nb" is not printable ASCII, which names must be because they are sent in HTTP header fields: write one such as per-user`},
+		{"no rule name", []policy.Domain{{Name: "d", Rules: []policy.Rule{{Limit: good}, {Limit: good}}}},
+			"domains[0].rules[0].name: a name is missing: write one such as per-user\n" +
+				"domains[0].rules[1].name: a name is missing: write one such as per-user"},
+		{"a rule name that repeats", []policy.Domain{
+			{Name: "d", Rules: []policy.Rule{{Name: "x", Limit: good}}},
+			{Name: "e", Rules: []policy.Rule{{Name: "x", Limit: good}}},
+			{Name: "d", Rules: []policy.Rule{{Name: "y", Limit: good}, {Name: "x", Limit: good}}},
+		}, `domains[2].rules[1].name: domain "d" already has a rule named "x": give each rule a name of its own (see domains[0].rules[0].name)`},
+		{"neither limit nor deny", rule(policy.Rule{}),
+			`domains[0].rules[0].limit: this rule has no limit: write one such as limit: 5/minute, or deny: true`},
+		{"limit and deny", rule(policy.Rule{Limit: good, Deny: true}),
+			`domains[0].rules[0].deny: this rule has both a limit and deny: keep one of them`},
+		{"a limit of nothing", rule(policy.Rule{Limit: weir.PerMinute(0)}),
+			`domains[0].rules[0].limit: max 0: want 1 to 2147483648 units, such as 5 in 5/minute; to deny everything use a rule's deny`},
+		{"a window of nothing", rule(policy.Rule{Limit: weir.Per(5, 0)}),
+			`domains[0].rules[0].limit: window 0s: want a whole number of microseconds from 1us to 366d, such as 30m`},
+		{"no patterns", rule(policy.Rule{Limit: good, When: policy.When{"x.y": nil, "path": {}, "user": {""}}}),
+			"domains[0].rules[0].when.path: there is no value to match: write one such as /search, or \"*\" for any\n" +
+				"domains[0].rules[0].when[\"x.y\"]: there is no value to match: write one such as /search, or \"*\" for any"},
+		{"attributes without a name", rule(policy.Rule{Limit: good, When: policy.When{"": {"a"}}, By: []string{"user", ""}}),
+			"domains[0].rules[0].when[\"\"]: an attribute has no name: write one such as path\n" +
+				"domains[0].rules[0].by[1]: an attribute has no name: write one such as user"},
+		{"an attribute twice", rule(policy.Rule{Limit: good, By: []string{"ip", "user", "ip"}}),
+			`domains[0].rules[0].by[2]: attribute "ip" is named twice: name it once`},
+		{"an override without when", override(policy.Override{Limit: good}),
+			`domains[0].rules[0].overrides[0].when: this override has no when and would replace the rule's limit for everyone: write one such as when: {user: admin}`},
+		{"an override without a limit", override(policy.Override{When: when}),
+			`domains[0].rules[0].overrides[0].limit: this override has no limit: write one such as limit: 5/minute, or deny: true`},
+		{"an override with both", override(policy.Override{When: when, Limit: good, Deny: true}),
+			`domains[0].rules[0].overrides[0].deny: this override has both a limit and deny: keep one of them`},
+		{"an override's limit", override(policy.Override{When: when, Limit: weir.Limit{Max: 5, Window: 1000, Burst: 3, Algorithm: weir.FixedWindow}}),
+			`domains[0].rules[0].overrides[0].limit: burst 3: want no burst with fixed-window; only token-bucket has one`},
+		{"no such failure rule", rule(policy.Rule{Limit: good, OnFailure: "open"}),
+			`domains[0].rules[0].on_failure: "open" is not one of allow, deny and local`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, err := policy.Compile(tt.domains)
+			if p != nil || err == nil || err.Error() != tt.want {
+				t.Errorf("got\n%v\nwant\n%s", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestCompileReportsEverything(t *testing.T) {
+	_, err := policy.Compile([]policy.Domain{
+		{Name: "", Rules: []policy.Rule{{Name: "\x00", OnFailure: "x", By: []string{""}}}},
+		{Name: "d", Rules: []policy.Rule{{Name: "r", Limit: weir.Per(-1, 1)}}},
+	})
+	var es policy.Errors
+	if !errors.As(err, &es) || len(es) != 6 {
+		t.Fatalf("got %d errors, want 6:\n%v", len(es), err)
+	}
+	if n := strings.Count(err.Error(), "\n"); n != 5 {
+		t.Errorf("%d line breaks in six errors:\n%v", n, err)
+	}
+	var one *policy.Error
+	if !errors.As(err, &one) || one != es[0] {
+		t.Errorf("errors.As finds %v, want the first error", one)
+	}
+}
+
+func TestCompileAccepts(t *testing.T) {
+	compile(t)
+	compile(t, policy.Domain{Name: `any "printable" ASCII: \ ~`, Rules: []policy.Rule{
+		{Name: "denied but for some", Deny: true, OnFailure: policy.Allow, Overrides: []policy.Override{
+			{When: policy.When{"user": {"root"}}, Limit: weir.PerDay(1)},
+		}},
+	}})
+}

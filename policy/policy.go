@@ -1,0 +1,168 @@
+// Package policy turns the attributes of a request into the weir.Requests that
+// decide it. A Policy is compiled once from named rules and then only read;
+// what a match costs depends on the rules that can match, not on the others.
+package policy
+
+import (
+	"slices"
+
+	"github.com/weirlimit/weir"
+)
+
+// Domain is a named set of rules. Several Domains may share a name: their
+// rules are put together, in order.
+type Domain struct {
+	Name  string // printable ASCII, not empty
+	Rules []Rule
+}
+
+// Rule limits the requests of its domain that match When, separately for each
+// combination of the values of By.
+type Rule struct {
+	// Name is printable ASCII, not empty and unique in its domain: clients see
+	// it in header fields.
+	Name string
+	// When says which requests the rule is for; empty means all.
+	When When
+	// By names the attributes that partition. A missing attribute counts as
+	// the empty value.
+	By []string
+	// Optional makes a request whose value of any By attribute is missing or
+	// empty skip the rule.
+	Optional bool
+	// Limit is what each partition is held to; zero if, and only if, Deny.
+	Limit weir.Limit
+	// Deny denies whatever matches, instead of a Limit.
+	Deny bool
+	// Overrides replace Limit or Deny for some requests; the first that
+	// matches wins.
+	Overrides []Override
+	// Shadow decides and counts, but never denies.
+	Shadow bool
+	// OnFailure says what happens when the store cannot be asked.
+	OnFailure OnFailure
+}
+
+// When maps attributes to patterns: it matches a request in which every
+// attribute named has a value that matches one of its patterns, of which there
+// is at least one. A pattern is an exact value, or a glob in which '*' stands
+// for any run of characters and '?' for one.
+//
+// A missing attribute counts as the empty value, so the pattern "" is for
+// requests without the attribute and "?*" for those with it.
+type When map[string][]string
+
+// Override replaces a rule's limit for the requests that match When, which is
+// not empty. It has either a Limit or Deny.
+type Override struct {
+	When  When
+	Limit weir.Limit
+	Deny  bool
+}
+
+// OnFailure says what a rule does when the store cannot be asked. The empty
+// value means Local.
+type OnFailure string
+
+// What a rule can do when the store cannot be asked.
+const (
+	Allow OnFailure = "allow" // admit
+	Deny  OnFailure = "deny"  // deny
+	Local OnFailure = "local" // decide by this process' share of the limit
+)
+
+// Policy is a compiled set of domains. It never changes and is safe for
+// concurrent use.
+type Policy struct {
+	domains []Domain
+	byName  map[string]*domain
+}
+
+type domain struct {
+	rules []rule
+	index index
+}
+
+type rule struct {
+	*Rule
+	key       string // the key of a rule without By, and what the others' begin with
+	when      conditions
+	overrides []conditions
+	index     index // of overrides
+}
+
+// Row is a rule that matched a request, and what the request is held to.
+type Row struct {
+	// Rule is shared with the Policy and must not be changed.
+	Rule *Rule
+	// Key encodes the domain, the rule's name and the values of its By
+	// attributes; it differs wherever one of these does.
+	Key string
+	// Limit is that of the rule or of its override, with defaults filled in;
+	// zero if Deny.
+	Limit weir.Limit
+	// Deny says that the request is to be denied, whatever its cost.
+	Deny bool
+
+	order int32 // of the rule in its domain
+}
+
+// Domains returns the domains as compiled: those of one name put together, in
+// order, limits with defaults filled in. They are shared with the Policy and
+// must not be changed.
+func (p *Policy) Domains() []Domain { return p.domains }
+
+// Match appends a Row for each rule of the domain that matches the attributes,
+// in the order of the rules. It returns dst as it was, and false, if there is
+// no such domain. It allocates only what dst and the keys need.
+func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (rows []Row, ok bool) {
+	d := p.byName[domain]
+	if d == nil {
+		return dst, false
+	}
+	start := len(dst)
+	d.index.candidates(attributes, func(id int32) {
+		if r := &d.rules[id]; r.applies(attributes) {
+			dst = append(dst, Row{Rule: r.Rule, order: id})
+		}
+	})
+	found := dst[start:]
+	slices.SortFunc(found, func(a, b Row) int { return int(a.order - b.order) })
+	found = slices.CompactFunc(found, func(a, b Row) bool { return a.order == b.order })
+	for i := range found {
+		d.rules[found[i].order].fill(&found[i], attributes)
+	}
+	return dst[:start+len(found)], true
+}
+
+// applies reports whether r is for a request with these attributes.
+func (r *rule) applies(attributes map[string]string) bool {
+	if r.Optional {
+		for _, name := range r.By {
+			if attributes[name] == "" {
+				return false
+			}
+		}
+	}
+	return r.when.match(attributes)
+}
+
+// fill sets what the request is held to.
+func (r *rule) fill(row *Row, attributes map[string]string) {
+	row.Key = r.keyOf(attributes)
+	row.Limit, row.Deny = r.Limit, r.Deny
+	if i := r.override(attributes); i >= 0 {
+		row.Limit, row.Deny = r.Overrides[i].Limit, r.Overrides[i].Deny
+	}
+}
+
+// override returns the number of the first override that matches, or -1.
+func (r *rule) override(attributes map[string]string) int32 {
+	first := int32(-1)
+	r.index.candidates(attributes, func(id int32) {
+		if (first < 0 || id < first) && r.overrides[id].match(attributes) {
+			first = id
+		}
+	})
+	return first
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/service/config"
+	"github.com/weirlimit/weir/service/decide"
+	"github.com/weirlimit/weir/service/httpapi"
+)
+
+func serveCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve [--config FILE|DIR]...",
+		Short: "Answer checks over the network",
+		Long: `Answer checks over the network, until interrupted. What has been accepted by
+then is finished, which takes at most five seconds.
+
+Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, or in the
+server mapping of a config file. A flag beats a variable, which beats a file.`,
+		Example: `  weir serve
+  weir serve --config slack.yaml --http 127.0.0.1:9000 --admin off`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the program at once
+			s, err := open(cmd.Flags(), os.LookupEnv, net.Listen, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return s.run(ctx)
+		},
+	}
+	addFlags(cmd.Flags())
+	return cmd
+}
+
+const (
+	// drainTime is how long accepted requests may take to finish; with what
+	// else there is to do, stopping takes less than 5 s.
+	drainTime = 4500 * time.Millisecond
+	// Bounds on what a slow or hostile client can hold on to.
+	readHeaderTime = 5 * time.Second
+	readTime       = 10 * time.Second
+	writeTime      = 15 * time.Second
+	idleTime       = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+)
+
+// server is the service, its doors open.
+type server struct {
+	log     *slog.Logger
+	limiter *weir.Limiter
+	doors   []door // those for callers first
+	state   atomic.Pointer[string]
+}
+
+// What /readyz says.
+var starting, serving, stopping = "starting", "serving", "stopping"
+
+// door is an address that is served.
+type door struct {
+	name     string
+	listener net.Listener
+	server   *http.Server
+}
+
+// open loads what is configured and opens the doors. Nothing is answered
+// before run.
+func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*server, error) {
+	paths := configPaths(flags, env)
+	loaded := &config.Config{}
+	if len(paths) > 0 {
+		var err error
+		if loaded, err = config.Load(paths); err != nil {
+			return nil, err
+		}
+	}
+	set, err := resolve(flags, env, loaded.Server)
+	if err != nil {
+		return nil, err
+	}
+	log, err := newLog(errs, set.LogLevel, set.logFormat)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{log: log, limiter: weir.New(weir.Options{})}
+	s.state.Store(&starting)
+	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
+	if loaded.Policy != nil {
+		engine.Load(loaded.Policy, set.Inline != nil && *set.Inline)
+	}
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Log: log}
+	for _, d := range []struct {
+		name, address string
+		handler       http.Handler
+	}{{"http", set.HTTP, httpapi.New(o)}, {"admin", set.Admin, httpapi.Admin(o)}} {
+		if err := s.openDoor(d.name, d.address, d.handler, listen); err != nil {
+			return nil, errors.Join(err, s.close())
+		}
+	}
+	s.greet(loaded, set)
+	return s, nil
+}
+
+// listen is net.Listen.
+type listen func(network, address string) (net.Listener, error)
+
+func (s *server) openDoor(name, address string, handler http.Handler, listen listen) error {
+	if address == off {
+		return nil
+	}
+	l, err := listen("tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use by another program: stop that, or choose another address with --%s", address, name)
+	case err != nil:
+		return fmt.Errorf("--%s %s cannot be opened: %w", name, address, err)
+	}
+	s.doors = append(s.doors, door{name, l, &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: readHeaderTime,
+		ReadTimeout:       readTime,
+		WriteTimeout:      writeTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}})
+	return nil
+}
+
+// greet says what is served and where.
+func (s *server) greet(loaded *config.Config, set settings) {
+	if loaded.Policy == nil {
+		s.log.Info("no config is given, so each request brings its own limit" + s.tryIt())
+	} else {
+		rules := 0
+		for _, d := range loaded.Policy.Domains() {
+			rules += len(d.Rules)
+		}
+		s.log.Info("the config is loaded", "files", strings.Join(loaded.Files, " "), "domains", len(loaded.Policy.Domains()), "rules", rules)
+	}
+	for _, d := range s.doors {
+		s.log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
+	}
+	for _, d := range [][2]string{{"grpc", set.GRPC}, {"resp", set.RESP}} {
+		if name, address := d[0], d[1]; address != "" && address != off {
+			s.log.Warn("this version cannot open a door that was asked for", "door", name, "address", address)
+		}
+	}
+}
+
+// tryIt is the rest of a sentence that tells how to try the first door.
+func (s *server) tryIt() string {
+	d := s.doors[0]
+	if d.name != "http" {
+		return ""
+	}
+	return `; try: curl -d '{"key":"search:alice","limit":"5/minute"}' http://` + reachable(d.listener.Addr()) + "/v1/check"
+}
+
+// reachable returns the address of a listener as this machine can dial it.
+func reachable(a net.Addr) string {
+	host, port, err := net.SplitHostPort(a.String())
+	if ip := net.ParseIP(host); err == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return a.String()
+}
+
+// observer logs answers if anybody wants to read that much.
+func observer(log *slog.Logger) func(decide.Event) {
+	if !log.Enabled(context.Background(), slog.LevelDebug) {
+		return nil
+	}
+	return func(e decide.Event) {
+		log.Debug("decided", "domain", e.Query.Domain, "allowed", e.Answer.Allowed, "reason", e.Answer.Reason.String(), "rows", len(e.Answer.Rows))
+	}
+}
+
+func (s *server) ready() (ready bool, detail string) {
+	state := s.state.Load()
+	return state == &serving, *state
+}
+
+// run serves until ctx ends or a door fails, and stops.
+func (s *server) run(ctx context.Context) error {
+	s.state.Store(&serving)
+	failed := make(chan error, len(s.doors))
+	for _, d := range s.doors {
+		go func() { failed <- d.server.Serve(d.listener) }()
+	}
+	s.log.Info("serving")
+	var err error
+	select {
+	case <-ctx.Done():
+		s.log.Info("stopping")
+	case err = <-failed:
+	}
+	s.state.Store(&stopping)
+	return errors.Join(err, s.stop())
+}
+
+// stop finishes what was accepted, and closes the doors, that for operators
+// last: until then it tells that the service is stopping.
+func (s *server) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	for _, d := range s.doors {
+		if err := d.server.Shutdown(ctx); err != nil {
+			s.log.Warn("connections were cut off, having taken too long", "door", d.name)
+		}
+	}
+	defer s.log.Info("stopped")
+	return s.close()
+}
+
+// close closes whatever is open.
+func (s *server) close() error {
+	for _, d := range s.doors {
+		_ = d.server.Close()
+		_ = d.listener.Close() // an error if the server has closed it
+	}
+	return s.limiter.Close()
+}

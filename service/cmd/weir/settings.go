@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir/service/config"
+)
+
+// off closes a door.
+const off = "off"
+
+// settings are what `weir serve` runs with. Each is a flag, or else an
+// environment variable, or else in the server mapping of a config file, or
+// else its default. GRPC and RESP are empty unless asked for.
+type settings struct {
+	config.Server
+	logFormat string
+}
+
+// addFlags adds what can be set. The defaults are in resolve, after all that
+// can come before them.
+func addFlags(flags *pflag.FlagSet) {
+	flags.StringArray("config", nil, "file or directory with rules; may be repeated ($WEIR_CONFIG is a list like $PATH)")
+	flags.String("http", "", "address for HTTP, or off (default :8080)")
+	flags.String("grpc", "", "address for gRPC, or off (default :8081)")
+	flags.String("resp", "", "address for the Redis protocol, or off (default off)")
+	flags.String("admin", "", "address for operators, or off (default 127.0.0.1:6070)")
+	flags.String("admin-token", "", "token that operators must send; others can see it here, so better set $WEIR_ADMIN_TOKEN")
+	flags.String("log-level", "", "debug, info, warn or error (default info)")
+	flags.String("log-format", "", "text or json (default text)")
+}
+
+// getenv is os.LookupEnv.
+type getenv func(name string) (value string, ok bool)
+
+// configPaths returns the files and directories to load.
+func configPaths(flags *pflag.FlagSet, env getenv) []string {
+	if paths, _ := flags.GetStringArray("config"); len(paths) > 0 {
+		return paths
+	}
+	list, _ := env("WEIR_CONFIG")
+	return filepath.SplitList(list)
+}
+
+// resolve puts the settings together.
+func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, error) {
+	s := settings{Server: file}
+	if err := s.FromEnv(env); err != nil {
+		return s, err
+	}
+	s.logFormat, _ = env("WEIR_LOG_FORMAT")
+	for _, o := range []struct {
+		flag, otherwise string
+		value           *string
+	}{
+		{"http", ":8080", &s.HTTP},
+		{"grpc", "", &s.GRPC},
+		{"resp", "", &s.RESP},
+		{"admin", "127.0.0.1:6070", &s.Admin},
+		{"admin-token", "", &s.AdminToken},
+		{"log-level", "info", &s.LogLevel},
+		{"log-format", "text", &s.logFormat},
+	} {
+		if flags.Changed(o.flag) {
+			*o.value, _ = flags.GetString(o.flag)
+		}
+		if *o.value == "" {
+			*o.value = o.otherwise
+		}
+	}
+	return s, s.check()
+}
+
+func (s settings) check() error {
+	if s.HTTP == off && s.Admin == off {
+		return errors.New("--http and --admin are both off: leave one open, such as --http :8080")
+	}
+	for _, door := range [][2]string{{"http", s.HTTP}, {"admin", s.Admin}} {
+		name, address := door[0], door[1]
+		if _, _, err := net.SplitHostPort(address); err != nil && address != off {
+			return fmt.Errorf("--%s %q is no address: want host:port such as 127.0.0.1:8080, :8080, or off", name, address)
+		}
+	}
+	if s.Admin != off && s.AdminToken == "" && !loopback(s.Admin) {
+		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
+	}
+	return nil
+}
+
+// loopback reports whether only this machine can reach an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err == nil && (host == "localhost" || net.ParseIP(host).IsLoopback())
+}
