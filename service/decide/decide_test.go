@@ -153,6 +153,9 @@ func TestAnswers(t *testing.T) {
 				{Key: "alice", Limit: five, Cost: 5, Mode: weir.Peek}, {Key: "bob", Limit: weir.PerMinute(3), Cost: 1},
 			}}, "ok ok 2/3 | deny alice 4/5 retry 1m0s | ok bob 2/3"},
 			{0, "charge", check("alice", five), "ok ok 3/5 | ok alice 3/5"},
+			{0, "charge", decide.Query{Checks: []weir.Request{
+				{Key: "alice", Limit: five, Cost: 1, Mode: weir.Peek}, {Key: "bob", Limit: weir.PerMinute(3), Cost: 9},
+			}}, "ok ok 0/3 | ok alice 3/5 | ok bob 0/3"},
 		},
 	}
 	for name, steps := range tests {

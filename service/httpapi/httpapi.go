@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -225,11 +226,9 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // only answers other methods than those listed with 405.
 func only(methods string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for _, m := range strings.Split(methods, ", ") {
-			if m == r.Method {
-				next.ServeHTTP(w, r)
-				return
-			}
+		if slices.Contains(strings.Split(methods, ", "), r.Method) {
+			next.ServeHTTP(w, r)
+			return
 		}
 		w.Header().Set("Allow", methods)
 		newProblem(http.StatusMethodNotAllowed, "", "the method "+strconv.Quote(r.Method)+" is not served here: use "+methods).write(w)

@@ -83,6 +83,7 @@ func TestBadBodies(t *testing.T) {
 		{"a key that is a number", "/v1/check", `{"key":7,"limit":"5/s"}`, "key", `in quotes, such as "search:alice"`},
 		{"a key that is null", "/v1/check", `{"key":null,"limit":"5/s"}`, "key", `in quotes`},
 		{"a key of bad base64", "/v1/check", `{"key_base64":"YQ","limit":"5/s"}`, "key_base64", "YWxpY2U="},
+		{"a key of loose base64", "/v1/check", `{"key_base64":"YR==","limit":"5/s"}`, "key_base64", "YWxpY2U="},
 		{"a limit that is a number", "/v1/check", `{"key":"a","limit":5}`, "limit", `"5/minute"`},
 		{"a limit of no form", "/v1/check", `{"key":"a","limit":"5 per minute"}`, "limit", "5/minute"},
 		{"a limit of zero", "/v1/check", `{"key":"a","limit":"0/s"}`, "limit", "1 to 2147483648"},
@@ -127,7 +128,7 @@ func TestBadBodies(t *testing.T) {
 		{"a refund of two kinds", "/v1/refund", `{"key":"a","limit":"5/s","receipt":"AQ"}`, "receipt", "the receipt of a decision"},
 		{"a count of no time", "/v1/count", `{"key":"a","limit":"5/s"}`, "last", `"last":"20s"`},
 		{"a count of a number", "/v1/count", `{"key":"a","limit":"5/s","last":20}`, "last", `"20s"`},
-		{"a count of no duration", "/v1/count", `{"key":"a","limit":"5/s","last":"20s burst=1"}`, "last", `"20s"`},
+		{"a count of no duration", "/v1/count", `{"key":"a","limit":"5/s","last":"1s burst=1"}`, "last", `a duration from`},
 		{"a count beyond the window", "/v1/count", `{"key":"a","limit":"5/s","last":"2s"}`, "last", "the limit's window"},
 		{"a count that is not kept", "/v1/count", `{"key":"a","limit":"5/s","algorithm":"fixed-window","last":"1s"}`, "algorithm", "sliding-log"},
 	}

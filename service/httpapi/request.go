@@ -297,7 +297,7 @@ func parseDuration(text string) (time.Duration, error) {
 // parseReceipts reads what joinReceipts wrote.
 func parseReceipts(text string) ([]weir.Receipt, error) {
 	var receipts []weir.Receipt
-	for _, part := range strings.Split(text, ".") {
+	for part := range strings.SplitSeq(text, ".") {
 		var r weir.Receipt
 		if err := r.UnmarshalText([]byte(part)); err != nil {
 			return nil, &weir.InvalidError{Want: "the receipt of a decision, whole and as it was"}

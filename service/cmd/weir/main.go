@@ -54,7 +54,7 @@ func rootCmd() *cobra.Command {
 		Long:          "weir decides whether an event may happen now.\n\nIt exits with 0 if so, with 1 if not (or if there is something to report),\nand with 2 if it was used wrongly or could not find out.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(*cobra.Command, []string) error {
 			return errors.New("a command is missing, such as weir serve; weir --help lists them")
 		},
 	}

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/weirlimit/weir/service/config"
 )
 
 // served is a server that runs.
@@ -208,6 +210,18 @@ func TestSlowClientsAreHungUpOn(t *testing.T) {
 	}
 }
 
+func TestWhoDoesNotReadIsHungUpOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		network := pipes{}
+		serve(t, network.listen)
+		c := network.dial(t, callers, "GET /healthz HTTP/1.1\r\nHost: weir\r\n\r\n")
+		<-time.After(writeTime + time.Second)
+		if got, _ := all(t, c); got != "" {
+			t.Errorf("got %q, want nothing any more", got)
+		}
+	})
+}
+
 func TestStopFinishesWhatItHasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		network := pipes{}
@@ -283,6 +297,20 @@ func TestLoopback(t *testing.T) {
 	} {
 		if got := loopback(address); got != want {
 			t.Errorf("loopback(%q) = %v", address, got)
+		}
+	}
+}
+
+func TestOperatorsElsewhereNeedAToken(t *testing.T) {
+	for _, test := range []struct {
+		admin, token string
+		ok           bool
+	}{
+		{operators, "", true}, {":6070", "", false}, {":6070", "s3cret", true}, {off, "", true},
+	} {
+		s := settings{Server: config.Server{HTTP: callers, Admin: test.admin, AdminToken: test.token}}
+		if err := s.check(); (err == nil) != test.ok {
+			t.Errorf("admin %q with token %q: %v", test.admin, test.token, err)
 		}
 	}
 }
