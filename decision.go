@@ -3,6 +3,7 @@ package weir
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
 	"time"
 )
 
@@ -88,8 +89,9 @@ type Receipt struct {
 	Request Request
 	// Units is how many of them Refund shall give back; see Part.
 	Units int64
-	// Stamp, Level and Place say where in the state the units are.
-	Stamp, Level, Place int64
+	// Stamp and Place say where in the state the units are, and Birth in which
+	// of the states that the key has had.
+	Stamp, Place, Birth int64
 	// ID tells receipts of one process apart. 0 stands for no charge in
 	// particular: the oldest live units are given back.
 	ID uint64
@@ -108,11 +110,22 @@ func (r Receipt) Part(n int64) Receipt {
 	return r
 }
 
+// normalize fills in the defaults of a receipt made by hand.
+func (r *Receipt) normalize() error {
+	if r.Request.Cost < 1 || r.Units < 1 || r.Units > r.Request.Cost {
+		return invalid("units", strconv.FormatInt(r.Units, 10), "1 to the cost that was charged; a decision's receipt has them")
+	}
+	return r.Request.normalize()
+}
+
 // receiptVersion is the first byte of a receipt's text form.
 const receiptVersion = 1
 
-// MarshalText writes r as URL-safe text. It never fails.
+// MarshalText writes r as URL-safe text, the zero Receipt as none. It never fails.
 func (r Receipt) MarshalText() ([]byte, error) {
+	if r.IsZero() {
+		return []byte{}, nil
+	}
 	l := r.Request.Limit
 	epoch := uint64(0)
 	if l.Epoch {
@@ -125,15 +138,20 @@ func (r Receipt) MarshalText() ([]byte, error) {
 	}
 	for _, n := range [...]uint64{
 		uint64(l.Max), uint64(l.Window / time.Microsecond), uint64(l.Algorithm), uint64(l.Burst), uint64(l.Buckets), epoch,
-		uint64(r.Request.Cost), uint64(r.Units), uint64(r.Stamp), uint64(r.Level), uint64(r.Place), r.ID,
+		uint64(r.Request.Cost), uint64(r.Units), uint64(r.Place), uint64(r.Birth), r.ID,
 	} {
 		b = binary.AppendUvarint(b, n)
 	}
+	b = binary.AppendVarint(b, r.Stamp)
 	return base64.RawURLEncoding.AppendEncode(nil, b), nil
 }
 
 // UnmarshalText reads what MarshalText wrote; anything else is an *InvalidError.
 func (r *Receipt) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*r = Receipt{}
+		return nil
+	}
 	bad := invalid("receipt", string(text), "the text of a receipt, as a decision carries it")
 	b, err := base64.RawURLEncoding.DecodeString(string(text))
 	if err != nil || len(b) == 0 || b[0] != receiptVersion {
@@ -148,7 +166,7 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 		}
 		strs[i], b = string(b[used:used+int(n)]), b[used+int(n):]
 	}
-	var nums [12]uint64
+	var nums [11]uint64
 	for i := range nums {
 		n, used := binary.Uvarint(b)
 		// Every number but the ID is far below 2^53.
@@ -157,7 +175,9 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 		}
 		nums[i], b = n, b[used:]
 	}
-	if len(b) > 0 || nums[1] > uint64(MaxWindow/time.Microsecond) || nums[2] == 0 || nums[2] > uint64(TokenBucket) ||
+	stamp, used := binary.Varint(b)
+	// The widest clock is that of time.Time's zero, at -2^56.
+	if used <= 0 || used != len(b) || stamp < -1<<57 || stamp > 1<<57 || nums[1] > uint64(MaxWindow/time.Microsecond) || nums[2] == 0 || nums[2] > uint64(TokenBucket) ||
 		nums[5] > 1 || nums[6] == 0 || nums[6] > MaxUnits || nums[7] == 0 || nums[7] > nums[6] {
 		return bad
 	}
@@ -170,7 +190,7 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 	}
 	*r = Receipt{
 		Request: Request{Key: strs[0], Group: strs[1], Limit: limit, Cost: int64(nums[6])},
-		Units:   int64(nums[7]), Stamp: int64(nums[8]), Level: int64(nums[9]), Place: int64(nums[10]), ID: nums[11],
+		Units:   int64(nums[7]), Stamp: stamp, Place: int64(nums[8]), Birth: int64(nums[9]), ID: nums[10],
 	}
 	return nil
 }

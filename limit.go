@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -161,11 +162,11 @@ func (l *Limit) inRange() error {
 func (l *Limit) suits(a Algorithm) error {
 	switch {
 	case l.Burst > 0 && a != TokenBucket:
-		return invalid("burst", strconv.FormatInt(l.Burst, 10), "no burst with "+a.String()+"; only token-bucket has one")
+		return invalid("burst", strconv.FormatInt(l.Burst, 10), "no burst with "+a.String()+"; only token-bucket has one, as in 10/s burst=20")
 	case l.Buckets > 0 && a != SlidingBuckets:
-		return invalid("buckets", strconv.Itoa(l.Buckets), "no buckets with "+a.String()+"; only sliding-buckets has them")
+		return invalid("buckets", strconv.Itoa(l.Buckets), "no buckets with "+a.String()+"; only sliding-buckets has them, as in 50000/h buckets=60")
 	case l.Epoch && a != FixedWindow:
-		return invalid("epoch", "true", "no alignment with "+a.String()+"; only fixed-window has one")
+		return invalid("epoch", "true", "no epoch with "+a.String()+"; only fixed-window has one, as in 5/minute epoch")
 	case a == SlidingLog && l.Max > maxLog:
 		return invalid("max", strconv.FormatInt(l.Max, 10), "at most 100000 with sliding-log; above that use sliding-buckets")
 	}
@@ -304,13 +305,14 @@ func ParseLimit(text string) (Limit, error) {
 		default:
 			a, err := ParseAlgorithm(fields[i])
 			if err != nil || l.Algorithm != 0 {
-				return bad(limitForms + fmt.Sprintf(" (%q is not a part of one)", fields[i]))
+				return bad(limitForms + fmt.Sprintf(" (%q is not a part of one)", clip(fields[i])))
 			}
 			l.Algorithm = a
 		}
 	}
-	if err := l.Validate(); err != nil {
-		return bad(err.(*InvalidError).Want)
+	var e *InvalidError
+	if errors.As(l.Validate(), &e) {
+		return bad(e.Want)
 	}
 	return l, nil
 }

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"time"
@@ -79,7 +80,7 @@ func normalize(requests []Request) error {
 	}
 	for i := range requests {
 		if err := requests[i].normalize(); err != nil {
-			return at(err, i, len(requests))
+			return at(err, "requests", i, len(requests))
 		}
 	}
 	return agree(requests)
@@ -104,7 +105,7 @@ func agree(requests []Request) error {
 		for j := range i {
 			a, b := &requests[j], &requests[i]
 			if a.Limit != b.Limit && a.sameState(b) {
-				return at(invalid("limit", b.Limit.String(), "the limit of the other request for the same key and window, "+a.Limit.String()), i, len(requests))
+				return at(invalid("limit", b.Limit.String(), "the limit of the other request for the same key and window, "+a.Limit.String()), "requests", i, len(requests))
 			}
 		}
 	}
@@ -118,9 +119,10 @@ func (r *Request) sameState(o *Request) bool {
 }
 
 // at says which request of a list an error is about.
-func at(err error, i, n int) error {
-	if e, ok := err.(*InvalidError); ok && n > 1 {
-		return invalid("requests["+strconv.Itoa(i)+"]."+e.Field, e.Value, e.Want)
+func at(err error, list string, i, n int) error {
+	var e *InvalidError
+	if n > 1 && errors.As(err, &e) {
+		return invalid(list+"["+strconv.Itoa(i)+"]."+e.Field, e.Value, e.Want)
 	}
 	return err
 }
@@ -223,7 +225,7 @@ func (l *Limiter) AllowEach(ctx context.Context, requests ...Request) ([]Decisio
 		if err := c.lists[i].Err; err != nil {
 			ds[i] = Decision{}
 			if first == nil {
-				first = at(err, i, len(requests))
+				first = at(err, "requests", i, len(requests))
 			}
 		}
 	}
@@ -239,19 +241,27 @@ func (l *Limiter) Refund(ctx context.Context, receipts ...Receipt) (int64, error
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	var due []Receipt
-	for _, r := range receipts {
+	due := make([]Receipt, 0, len(receipts))
+	for i, r := range receipts {
 		if r.IsZero() {
 			continue
 		}
+		if err := r.normalize(); err != nil {
+			return 0, at(err, "receipts", i, len(receipts))
+		}
+		due = append(due, r)
+	}
+	n := 0
+	for _, r := range due {
 		if r.Units = l.returned.claim(r); r.Units > 0 {
-			due = append(due, r)
+			due[n] = r
+			n++
 		}
 	}
-	if len(due) == 0 {
+	if n == 0 {
 		return 0, nil
 	}
-	return l.store.Refund(ctx, due)
+	return l.store.Refund(ctx, due[:n])
 }
 
 // RefundOldest gives back Cost units of the request's state without a receipt,
@@ -284,7 +294,8 @@ func (l *Limiter) Count(ctx context.Context, key string, limit Limit, d time.Dur
 	if d < time.Microsecond || d > r.Limit.Window {
 		return 0, invalid("last", d.String(), "from 1us to the limit's window, "+formatWindow(r.Limit.Window))
 	}
-	return l.store.Count(ctx, r, d)
+	// A microsecond begun counts, so that nothing within d is missed.
+	return l.store.Count(ctx, r, (d + time.Microsecond - 1).Truncate(time.Microsecond))
 }
 
 // Reset forgets the state of a key under a limit and reports whether there was one.
@@ -301,7 +312,7 @@ func (l *Limiter) ResetAll(ctx context.Context, requests ...Request) (int64, err
 	rs := append([]Request(nil), requests...)
 	for i := range rs {
 		if err := rs[i].normalize(); err != nil {
-			return 0, at(err, i, len(rs))
+			return 0, at(err, "requests", i, len(rs))
 		}
 	}
 	return l.store.Reset(ctx, rs)

@@ -24,7 +24,7 @@ type Memory struct {
 	clock   func() int64
 	maxKeys int64
 	seeds   [2]maphash.Seed
-	base    uint64 // start of the receipt IDs, so that processes do not share them
+	firstID uint64 // start of the receipt IDs, so that processes do not share them
 	shards  []shard
 	keys    atomic.Int64
 	evicted atomic.Int64
@@ -51,8 +51,9 @@ const (
 
 // shard is one lock and the states under it.
 type shard struct {
-	mu  sync.Mutex
-	ids uint64 // receipts given out
+	mu     sync.Mutex
+	ids    uint64 // receipts given out
+	births uint64 // slots given out
 	table
 	_ [64]byte // no two locks on one cache line
 }
@@ -69,7 +70,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	m := &Memory{
 		maxKeys: int64(o.MaxKeys),
 		seeds:   [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		base:    rand.Uint64()>>1 | 1<<62, // never 0, which means no charge in particular
+		firstID: rand.Uint64()>>1 | 1<<62, // never 0, which means no charge in particular
 		shards:  make([]shard, n),
 	}
 	if o.Now != nil {
@@ -78,6 +79,9 @@ func NewMemory(o MemoryOptions) *Memory {
 		start := time.Now()
 		wall := start.UnixMicro()
 		m.clock = func() int64 { return wall + int64(time.Since(start)/time.Microsecond) }
+	}
+	for i := range m.shards {
+		m.shards[i].zero = m.clock() - 1<<51
 	}
 	return m
 }
@@ -102,6 +106,7 @@ func (m *Memory) Close() error {
 		s.table = table{}
 		s.mu.Unlock()
 	}
+	m.keys.Store(0)
 	return nil
 }
 
@@ -117,6 +122,7 @@ type row struct {
 	out   algo.Outcome // once charged or decided
 	taken bool         // charged
 	mark  algo.Mark    // where, if so
+	birth int64        // and in which life of the slot
 }
 
 // fill prepares a zero row for a request.
@@ -264,7 +270,7 @@ func (m *Memory) charge(w *row, now int64, keep []row) {
 	}
 	w.mark = algo.Charge(&w.limit, &w.state, now, w.cost)
 	w.out = algo.Decide(&w.limit, &w.state, now, 0)
-	w.taken = true
+	w.taken, w.birth = true, p.birth()
 	s.save(p, w, w.out, now)
 }
 
@@ -303,8 +309,8 @@ func (m *Memory) receipt(r *Request, w *row) Receipt {
 	return Receipt{
 		Request: Request{Key: r.Key, Limit: r.Limit, Cost: r.Cost, Group: r.Group},
 		Units:   r.Cost,
-		Stamp:   w.mark.Stamp, Level: w.mark.Level, Place: w.mark.Place,
-		ID: m.base + s.ids*maxShards + uint64(w.shard),
+		Stamp:   w.mark.Stamp, Place: w.mark.Place, Birth: w.birth,
+		ID: m.firstID + s.ids*maxShards + uint64(w.shard),
 	}
 }
 
@@ -323,18 +329,13 @@ func (m *Memory) Refund(_ context.Context, receipts []Receipt) (int64, error) {
 		if p := s.find(&w.id); p != nil {
 			now := m.clock()
 			s.look(&w, now)
-			var k int64
-			if r.ID == 0 {
-				k = algo.RefundOldest(&w.limit, &w.state, now, r.Units)
-			} else {
-				k = algo.Refund(&w.limit, &w.state, now, r.Units, algo.Mark{Stamp: r.Stamp, Level: r.Level, Place: r.Place})
+			switch {
+			case r.ID == 0:
+				total += algo.RefundOldest(&w.limit, &w.state, now, r.Units)
+			case r.Birth == p.birth():
+				total += algo.Refund(&w.limit, &w.state, now, r.Units, algo.Mark{Stamp: r.Stamp, Place: r.Place})
 			}
-			until := p.until()
 			s.save(p, &w, algo.Decide(&w.limit, &w.state, now, 0), now)
-			// A receipt's place in a token bucket means something for as long
-			// as it would have without the refund.
-			p.keepUntil(until)
-			total += k
 		}
 		s.mu.Unlock()
 	}

@@ -14,8 +14,9 @@ type table struct {
 	dir   []*segment // 1<<depth entries; a segment of less depth fills several
 	depth uint8
 	cells arena
-	seg   int // where reclaim looks next: a directory entry,
-	pos   int // and a slot in its segment
+	zero  int64 // the time that slots count from
+	seg   int   // where reclaim looks next: a directory entry,
+	pos   int   // and a slot in its segment
 }
 
 const (
@@ -36,26 +37,32 @@ type ident struct{ a, b, kind uint64 }
 // slot is one state: one cache line.
 type slot struct {
 	ident
-	meta       uint64 // when it stops mattering (53 bits), and how much was used (11 bits)
-	t, n, r, v int64  // algo.State; for algorithms with cells v is their blockRef
+	// meta is when the state stops mattering (39 bits), how much was used (5),
+	// and the number of its life (20), by which receipts know it.
+	meta       uint64
+	t, n, r, v int64 // algo.State; for algorithms with cells v is their blockRef
 }
 
 const (
-	usedBits  = 11
+	birthBits = 20
+	usedBits  = 5
 	exhausted = 1<<usedBits - 1
+	// A state is kept up to 2^tickBits microseconds, 16 ms, too long.
+	tickBits = 14
 )
 
-func (p *slot) until() int64 { return int64(p.meta >> usedBits) }
+// until is the first tick since the table's zero at which the state is as good
+// as unused.
+func (p *slot) until() uint64 { return p.meta >> (birthBits + usedBits) }
 
-func (p *slot) used() uint64 { return p.meta & exhausted }
+func (p *slot) used() uint64 { return p.meta >> birthBits & exhausted }
 
-func (p *slot) keepUntil(until int64) {
-	if until > p.until() {
-		p.meta = uint64(until)<<usedBits | p.used()
-	}
-}
+func (p *slot) birth() int64 { return int64(p.meta & (1<<birthBits - 1)) }
 
-func (p *slot) hasCells() bool { return algo.Kind(p.kind >> 1 & 7).HasCells() }
+// ticks counts the whole ticks from zero to a time, within 140 years of it.
+func (t *table) ticks(at int64) uint64 { return uint64(at-t.zero) >> tickBits }
+
+func (p *slot) algorithm() algo.Kind { return algo.Kind(p.kind >> 1 & 7) }
 
 // at returns the directory entry of a hash.
 func (t *table) at(a uint64) int { return int(a >> (64 - t.depth)) }
@@ -83,30 +90,37 @@ func (g *segment) find(id *ident) *slot {
 
 // load reads the state in a slot into a zero State; its Cells are the slot's.
 func (t *table) load(p *slot, s *algo.State) {
-	s.T, s.N, s.R = p.t, p.n, p.r
-	if p.hasCells() {
-		s.Cells = t.cells.get(blockRef(p.v))
-	} else {
-		s.V = p.v
+	s.T, s.N, s.R, s.V = p.t, p.n, p.r, p.v
+	switch kind := p.algorithm(); {
+	case kind.HasCells():
+		s.V, s.Cells = 0, t.cells.get(blockRef(p.v))
+	case kind == algo.TokenBucket:
+		s.N, s.M = int64(uint64(p.n)>>maxBits), p.n&(1<<maxBits-1)+1
 	}
 }
+
+// maxBits is the room for Max-1 beside the 33 bits of what a token bucket owes.
+const maxBits = 31
 
 // save writes a row's state to its slot. The state's Cells must be those that
 // load or makeRoom gave it.
 func (t *table) save(p *slot, w *row, o algo.Outcome, now int64) {
 	s := &w.state
 	p.t, p.n, p.r = s.T, s.N, s.R
-	if w.limit.Kind.HasCells() {
+	switch kind := w.limit.Kind; {
+	case kind.HasCells():
 		p.v = int64(blockRef(p.v).withLen(len(s.Cells)))
-	} else {
+	case kind == algo.TokenBucket:
+		p.n, p.v = s.N<<maxBits|(s.M-1), s.V
+	default:
 		p.v = s.V
 	}
 	used := uint64(exhausted)
 	if o.Remaining > 0 {
 		used = uint64((w.limit.Burst - o.Remaining) * (exhausted - 1) / w.limit.Burst)
 	}
-	// A virtual clock may be before 1970.
-	p.meta = uint64(max(0, now+o.Reset))<<usedBits | used
+	const tick = 1<<tickBits - 1
+	p.meta = t.ticks(now+o.Reset+tick)<<(birthBits+usedBits) | used<<birthBits | uint64(p.birth())
 }
 
 // makeRoom sees to it that a charge can append a cell without allocating.
@@ -129,7 +143,7 @@ func (t *table) makeRoom(w *row, p *slot, now int64) {
 
 // drop empties a slot and closes the gap in its probe sequence.
 func (t *table) drop(g *segment, i int) {
-	if p := &g.slots[i]; p.hasCells() {
+	if p := &g.slots[i]; p.algorithm().HasCells() {
 		t.cells.free(blockRef(p.v))
 	}
 	g.n--
@@ -196,6 +210,7 @@ func (m *Memory) insert(s *shard, id *ident, now int64, keep []row) *slot {
 	g := s.dir[s.at(id.a)]
 	if m.keys.Add(1) > m.maxKeys {
 		m.expire(s, g, now, keep)
+		m.makeSpace(s, now, keep)
 	}
 	if m.keys.Load() > m.maxKeys {
 		m.evict(s, g, id.b, keep)
@@ -208,7 +223,27 @@ func (m *Memory) insert(s *shard, id *ident, now int64, keep []row) *slot {
 			g = s.dir[s.at(id.a)]
 		}
 	}
-	return g.put(&slot{ident: *id})
+	s.births++
+	return g.put(&slot{ident: *id, meta: s.births % (1 << birthBits)})
+}
+
+// makeSpace looks for expired slots in a few more segments, so that a full
+// store seldom evicts a live state while an expired one is left.
+func (m *Memory) makeSpace(s *shard, now int64, keep []row) {
+	for range 4 {
+		if m.keys.Load() <= m.maxKeys {
+			return
+		}
+		g := s.dir[s.seg]
+		s.pos = 0
+		s.nextSegment(g)
+		m.expire(s, g, now, keep)
+	}
+}
+
+// nextSegment moves on to the segment after g, which seg is at.
+func (t *table) nextSegment(g *segment) {
+	t.seg = (t.seg + 1<<(t.depth-g.depth)) % len(t.dir)
 }
 
 // reclaimStep is how many slots each insert looks at for expired ones: enough
@@ -219,13 +254,13 @@ const reclaimStep = 4
 func (m *Memory) reclaim(s *shard, now int64, keep []row) {
 	for range reclaimStep {
 		g := s.dir[s.seg]
-		if p := &g.slots[s.pos]; p.kind != 0 && p.until() <= now && !kept(keep, p.ident) {
+		if p := &g.slots[s.pos]; p.kind != 0 && p.until() <= s.ticks(now) && !kept(keep, p.ident) {
 			m.dropAt(s, g, s.pos) // and look again at what moved here
 			continue
 		}
 		if s.pos++; s.pos == segmentSlots {
 			s.pos = 0
-			s.seg = (s.seg + 1<<(s.depth-g.depth)) % len(s.dir)
+			s.nextSegment(g)
 		}
 	}
 }
@@ -233,7 +268,7 @@ func (m *Memory) reclaim(s *shard, now int64, keep []row) {
 // expire drops the expired slots of one segment.
 func (m *Memory) expire(s *shard, g *segment, now int64, keep []row) {
 	for i := 0; i < segmentSlots; {
-		if p := &g.slots[i]; p.kind != 0 && p.until() <= now && !kept(keep, p.ident) {
+		if p := &g.slots[i]; p.kind != 0 && p.until() <= s.ticks(now) && !kept(keep, p.ident) {
 			m.dropAt(s, g, i)
 			continue
 		}
@@ -313,16 +348,16 @@ type arena struct {
 
 const (
 	minBlock     = 4  // cells in a block of class 0
-	blockClasses = 18 // up to 524,288 cells: a log remembers at most 200,000 units
+	blockClasses = 20 // up to 2,097,152 cells, twice what a log of 100,000 can remember
 	chunkCells   = 1024
 )
 
 // blockRef names a block and how many of its cells are in use: 32 bits of
-// index, 20 of length, then the class plus 1. 0 is no block.
+// index, 22 of length, then the class plus 1. 0 is no block.
 type blockRef int64
 
-func (b blockRef) class() int { return int(b>>52) - 1 }
-func (b blockRef) len() int   { return int(b >> 32 & (1<<20 - 1)) }
+func (b blockRef) class() int { return int(b>>54) - 1 }
+func (b blockRef) len() int   { return int(b >> 32 & (1<<22 - 1)) }
 
 // size is the number of cells there is room for.
 func (b blockRef) size() int {
@@ -333,7 +368,7 @@ func (b blockRef) size() int {
 }
 
 func (b blockRef) withLen(n int) blockRef {
-	return b&^((1<<20-1)<<32) | blockRef(n)<<32
+	return b&^((1<<22-1)<<32) | blockRef(n)<<32
 }
 
 // classFor returns the least class with room for n cells.
@@ -353,7 +388,7 @@ func (a *arena) get(b blockRef) []algo.Cell {
 }
 
 func (a *arena) alloc(class int) blockRef {
-	ref := blockRef(class+1) << 52
+	ref := blockRef(class+1) << 54
 	if spare := a.spare[class]; len(spare) > 0 {
 		a.spare[class] = spare[:len(spare)-1]
 		return ref | blockRef(spare[len(spare)-1])

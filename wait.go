@@ -17,7 +17,7 @@ func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) (Decision, 
 // so none starves; each sleeps exactly the RetryAfter it was told.
 //
 // It returns at once with ErrNever if n is above what the limit can ever
-// admit, and with ErrDeadline if the context's deadline is nearer than the
+// admit, and with ErrDeadline if the context's deadline is not farther than the
 // wait. If the context ends while it waits, it gives its place up, takes
 // nothing and returns the context's error.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
@@ -59,7 +59,7 @@ func (l *Limiter) retry(ctx context.Context, r Request) (Decision, error) {
 		case d.RetryAfter == 0: // a degraded denial knows no wait
 			d.RetryAfter = time.Millisecond
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < d.RetryAfter {
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
 			return d, ErrDeadline
 		}
 		timer := time.NewTimer(d.RetryAfter)
@@ -79,13 +79,30 @@ func (l *Limiter) nearer(ctx context.Context, r Request, ahead int64) error {
 	if !ok {
 		return nil
 	}
-	r.Mode = Peek
-	r.Cost = min(r.Cost+ahead, r.Limit.Capacity())
-	d, err := l.one(ctx, r)
-	if err == nil && !d.Allowed && time.Until(deadline) < d.RetryAfter {
-		err = ErrDeadline
+	most := r.Limit.Capacity()
+	units := ahead + r.Cost
+	first := (units-1)%most + 1 // of them, when they are taken most at a time
+	if r.Limit.Algorithm == TokenBucket {
+		first = min(units, most)
 	}
-	return err
+	r.Mode, r.Cost = Peek, first
+	d, err := l.one(ctx, r)
+	if err != nil {
+		return err
+	}
+	wait := d.RetryAfter
+	switch r.Limit.Algorithm {
+	case TokenBucket:
+		wait += time.Duration(float64(units-first) / float64(r.Limit.Max) * float64(r.Limit.Window))
+	case SlidingLog, SlidingBuckets:
+		wait += time.Duration((units-first)/most) * r.Limit.Window
+	default: // the edge of a window can be near
+		wait += time.Duration(max(0, (units-first)/most-1)) * r.Limit.Window
+	}
+	if time.Until(deadline) <= wait && wait > 0 {
+		return ErrDeadline
+	}
+	return nil
 }
 
 // waits holds a queue for each state that somebody waits for.

@@ -13,15 +13,22 @@ import (
 // NewModel returns the reference Store: the pure functions over a map, under
 // one lock. It never forgets a state. Other stores are compared with it.
 func NewModel(now func() time.Time) weir.Store {
-	return &model{now: now, states: make(map[string]*algo.State)}
+	return &model{now: now, states: make(map[string]*life)}
 }
 
 type model struct {
 	mu     sync.Mutex
 	now    func() time.Time
-	states map[string]*algo.State
+	states map[string]*life
 	ids    uint64
+	births int64
 	closed bool
+}
+
+// life is a state from its first use, or since it was reset.
+type life struct {
+	algo.State
+	birth int64
 }
 
 func limitOf(l weir.Limit) algo.Limit {
@@ -32,13 +39,14 @@ func identity(r *weir.Request) string {
 	return fmt.Sprintf("%d/%d/%d/%t/%s", r.Limit.Algorithm, r.Limit.Window, r.Limit.Buckets, r.Limit.Epoch, r.Key)
 }
 
-func (m *model) state(r *weir.Request, l *algo.Limit, now int64) *algo.State {
+func (m *model) state(r *weir.Request, l *algo.Limit, now int64) *life {
 	s := m.states[identity(r)]
 	if s == nil {
-		s = new(algo.State)
+		m.births++
+		s = &life{birth: m.births}
 		m.states[identity(r)] = s
 	}
-	algo.Settle(l, s, now)
+	algo.Settle(l, &s.State, now)
 	return s
 }
 
@@ -88,7 +96,7 @@ func (m *model) look(l *weir.List, i int, now int64) {
 	r := &l.Requests[i]
 	limit, cost := limitOf(r.Limit), sum(l.Requests, i)
 	s := m.state(r, &limit, now)
-	d := weir.Decision{Allowed: r.Mode == weir.Record || algo.Fits(&limit, s, now, cost), Limit: limit.Burst}
+	d := weir.Decision{Allowed: r.Mode == weir.Record || algo.Fits(&limit, &s.State, now, cost), Limit: limit.Burst}
 	switch {
 	case d.Allowed:
 		cost = 0
@@ -97,7 +105,7 @@ func (m *model) look(l *weir.List, i int, now int64) {
 	default:
 		d.Reason = weir.OverLimit
 	}
-	l.Rows[i] = outcome(d, algo.Decide(&limit, s, now, cost))
+	l.Rows[i] = outcome(d, algo.Decide(&limit, &s.State, now, cost))
 }
 
 // charge charges row i, or, if done has its state, reports the charge it was part of.
@@ -111,16 +119,16 @@ func (m *model) charge(l *weir.List, i int, now int64, done map[string]algo.Mark
 		if !l.Rows[i].Allowed {
 			return
 		}
-		mark = algo.Charge(&limit, s, now, sum(l.Requests, i))
+		mark = algo.Charge(&limit, &s.State, now, sum(l.Requests, i))
 		done[identity(r)] = mark
 	}
 	m.ids++
 	d := weir.Decision{Allowed: true, Limit: limit.Burst}
 	d.Receipt = weir.Receipt{
 		Request: weir.Request{Key: r.Key, Group: r.Group, Limit: r.Limit, Cost: r.Cost}, Units: r.Cost,
-		Stamp: mark.Stamp, Level: mark.Level, Place: mark.Place, ID: m.ids,
+		Stamp: mark.Stamp, Place: mark.Place, Birth: s.birth, ID: m.ids,
 	}
-	l.Rows[i] = outcome(d, algo.Decide(&limit, s, now, 0))
+	l.Rows[i] = outcome(d, algo.Decide(&limit, &s.State, now, 0))
 }
 
 func outcome(d weir.Decision, o algo.Outcome) weir.Decision {
@@ -141,10 +149,11 @@ func (m *model) Refund(_ context.Context, receipts []weir.Receipt) (total int64,
 		r := &receipts[i]
 		limit := limitOf(r.Request.Limit)
 		s := m.state(&r.Request, &limit, now)
-		if r.ID == 0 {
-			total += algo.RefundOldest(&limit, s, now, r.Units)
-		} else {
-			total += algo.Refund(&limit, s, now, r.Units, algo.Mark{Stamp: r.Stamp, Level: r.Level, Place: r.Place})
+		switch {
+		case r.ID == 0:
+			total += algo.RefundOldest(&limit, &s.State, now, r.Units)
+		case r.Birth == s.birth:
+			total += algo.Refund(&limit, &s.State, now, r.Units, algo.Mark{Stamp: r.Stamp, Place: r.Place})
 		}
 	}
 	return total, nil
@@ -157,7 +166,7 @@ func (m *model) Count(_ context.Context, r weir.Request, d time.Duration) (int64
 		return 0, weir.ErrClosed
 	}
 	limit, now := limitOf(r.Limit), m.now().UnixMicro()
-	return algo.Count(&limit, m.state(&r, &limit, now), now, d.Microseconds()), nil
+	return algo.Count(&limit, &m.state(&r, &limit, now).State, now, d.Microseconds()), nil
 }
 
 func (m *model) Reset(_ context.Context, requests []weir.Request) (n int64, err error) {
@@ -169,7 +178,7 @@ func (m *model) Reset(_ context.Context, requests []weir.Request) (n int64, err 
 	now := m.now().UnixMicro()
 	for i := range requests {
 		limit := limitOf(requests[i].Limit)
-		if algo.Decide(&limit, m.state(&requests[i], &limit, now), now, 0).Reset > 0 {
+		if algo.Decide(&limit, &m.state(&requests[i], &limit, now).State, now, 0).Reset > 0 {
 			n++
 		}
 		delete(m.states, identity(&requests[i]))

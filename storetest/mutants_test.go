@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -305,6 +306,7 @@ var mutants = []struct {
 			}
 		}
 		m.Store.Take(background, looks)
+		runtime.Gosched()
 		for i := range lists {
 			if lists[i].Err = looks[i].Err; lists[i].Err != nil || !lists[i].Admitted() {
 				continue

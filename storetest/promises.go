@@ -54,8 +54,28 @@ func refundOnce(open Open) error {
 				return fmt.Errorf("beside %d other units: %w", units, err)
 			}
 		}
-		return p.refundExpires(limit)
+		return firstOf(p.refundExpires(limit), p.refundAfterReset(limit))
 	})
+}
+
+// refundAfterReset gives units back that a reset has forgotten.
+func (p *player) refundAfterReset(limit weir.Limit) error {
+	p.clock.Set(9 * time.Hour)
+	d, err := p.limiter.AllowN(ctx, "k", limit, 5)
+	if err != nil {
+		return err
+	}
+	if ok, err := p.limiter.Reset(ctx, "k", limit); err != nil || !ok {
+		return fmt.Errorf("a used key was reset=%t (%v)", ok, err)
+	}
+	p.clock.Set(9*time.Hour + time.Microsecond)
+	if ok, err := p.allow("k", limit, 5); err != nil || !ok {
+		return fmt.Errorf("a key that was reset is not fresh (%v)", err)
+	}
+	if n, err := p.limiter.Refund(ctx, d.Receipt); err != nil || n != 0 {
+		return fmt.Errorf("a receipt from before a reset gave back %d (%v)", n, err)
+	}
+	return nil
 }
 
 // refundIsExact takes 3 units and gives them back in parts.
@@ -239,16 +259,14 @@ func at64(do func(caller, i int) error) error {
 	var wg sync.WaitGroup
 	errs := make(chan error, 64)
 	for caller := range 64 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			for i := range 50 {
 				if err := do(caller, i); err != nil {
 					errs <- err
 					return
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	close(errs)

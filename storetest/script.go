@@ -133,7 +133,7 @@ func (s *Script) parseLine(line int, f []string) error {
 
 func parseAt(f []string) (Step, error) {
 	if len(f) < 3 {
-		return Step{}, fmt.Errorf("want at TIME VERB ...")
+		return Step{}, fmt.Errorf("want a time and a verb after at")
 	}
 	at, err := time.ParseDuration(f[0])
 	if err != nil {

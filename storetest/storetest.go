@@ -11,6 +11,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,9 +124,11 @@ func (c *clock) Set(d time.Duration) {
 
 // fail is an error that shows the steps that lead to it.
 func fail(steps []Step, format string, args ...any) error {
-	text := fmt.Sprintf(format, args...) + "\ncase the shortest history found"
+	var text strings.Builder
+	fmt.Fprintf(&text, format, args...)
+	text.WriteString("\ncase the shortest history found")
 	for _, s := range steps {
-		text += "\n" + s.String()
+		text.WriteString("\n" + s.String())
 	}
-	return fmt.Errorf("%s", text)
+	return errors.New(text.String())
 }

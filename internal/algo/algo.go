@@ -34,9 +34,9 @@ const (
 )
 
 const (
-	// maxRecorded caps every count, so that no sum or product leaves 64 bits
-	// (two limbs of a double) however often Charge is called.
-	maxRecorded = 1 << 40
+	// maxRecorded caps what windows and buckets remember, however often Charge
+	// is called: twice the largest limit.
+	maxRecorded = 1 << 32
 	// maxWait caps a wait, so that it fits a time.Duration and, added to any
 	// clock reading, stays below 2^53 microseconds.
 	maxWait = 1 << 52
@@ -55,8 +55,8 @@ type Limit struct {
 // State is what is kept for one identity. Its fields mean what the algorithm's
 // file says; the zero State is an unused key.
 type State struct {
-	T, N, R, V int64
-	Cells      []Cell
+	T, N, R, V, M int64
+	Cells         []Cell
 }
 
 // Cell is one older stamp of a log and the running total up to and including it.
@@ -65,8 +65,7 @@ type Cell struct{ T, Sum int64 }
 // Mark is what a Receipt remembers of the state it was charged to.
 type Mark struct {
 	Stamp int64 // the stamp of the charge, or the start of its window
-	Level int64 // token bucket: units owed just after the charge
-	Place int64 // token bucket: the count of drained units at which the last unit of the charge drains
+	Place int64 // token bucket: the place in line behind its last unit
 }
 
 // Outcome is a decision on one state, in microseconds and units.
@@ -80,18 +79,26 @@ type Outcome struct {
 // clock stepped back) as if it had been charged now, so that a step never
 // delays anything by more than one Window. It reports whether it changed s.
 func Settle(l *Limit, s *State, now int64) bool {
-	if s.T-now <= l.Window || s.empty(l) {
+	if s.newest(l)-now <= l.Window || s.empty(l) {
 		return false
 	}
 	switch l.Kind {
 	case SlidingLog, SlidingBuckets:
 		logRestamp(l, s, now)
-	case FixedWindow:
-		s.T = windowStart(l, now)
+	case SlidingCounter, FixedWindow:
+		s.T, s.V = windowStart(l, now), now
 	default:
 		s.T = now
 	}
 	return true
+}
+
+// newest returns the stamp of the last charge.
+func (s *State) newest(l *Limit) int64 {
+	if l.Kind == SlidingCounter || l.Kind == FixedWindow {
+		return s.V
+	}
+	return s.T
 }
 
 // empty reports whether nothing is recorded, so that the stamp means nothing.

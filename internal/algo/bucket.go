@@ -8,19 +8,23 @@ package algo
 // units are admitted in any interval of length T.
 //
 // State: at T, N units are owed of which R/Window of a unit has already
-// drained; V counts the units that have ever drained or been given back. With
-// whole units, a remainder and the time apart, no rounding ever accumulates:
-// a slow rate called just before each refill still refills.
+// drained; V counts the units that have ever drained or been given back, and M
+// is the Max of the last charge. With whole units, a remainder and the time
+// apart, no rounding ever accumulates: a slow rate called just before each
+// refill still refills.
 //
 // Units drain first in, first out: a charge that leaves N units owed holds the
 // places up to V+N in the line. A unit that is given back has, as seen from
-// the units still in line, drained.
-//
+// the units still in line, drained. Places are counted modulo lineLength.
+
 // A Receipt can give back as many units as the bucket would hold less, had
 // they never been taken. That is at least what is left of their places in the
 // line, and at least what would be left of them in a bucket of their own; the
 // larger of the two is given back, and nothing that was not owed ever since.
 // The drained part of the unit at the head of the line is lost with it.
+
+// lineLength is far more than can be in line, and keeps places below 2^53.
+const lineLength = 1 << 52
 
 // bucketAt returns the state as of now, which stays put while the clock is behind T.
 func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
@@ -30,9 +34,9 @@ func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
 	}
 	q, r := mulDivFloor(now-s.T, l.Max, rem, l.Window)
 	if q >= owed {
-		return 0, 0, drained + owed
+		return 0, 0, (drained + owed) % lineLength
 	}
-	return owed - q, r, drained + q
+	return owed - q, r, (drained + q) % lineLength
 }
 
 func bucketFits(l *Limit, s *State, now, cost int64) bool {
@@ -46,8 +50,8 @@ func bucketCharge(l *Limit, s *State, now, cost int64) Mark {
 		s.T = now
 	}
 	s.T = max(s.T, now)
-	s.N, s.R, s.V = min(owed+cost, maxRecorded), rem, drained
-	return Mark{Stamp: s.T, Level: s.N, Place: s.V + s.N}
+	s.N, s.R, s.V, s.M = min(owed+cost, maxRecorded), rem, drained, l.Max
+	return Mark{Stamp: s.T, Place: (s.V + s.N) % lineLength}
 }
 
 func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
@@ -68,15 +72,17 @@ func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
 }
 
 func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
-	owed, rem, drained := bucketAt(l, s, now)
-	gone, part := mulDivFloor(max(0, now-m.Stamp), l.Max, 0, l.Window)
-	line, own := m.Place-drained, cost-gone
+	owed, rem, drained := bucketAt(s.rate(l), s, now)
+	line := (m.Place - drained + lineLength) % lineLength
+	if line > lineLength/2 { // it has drained
+		line = 0
+	}
+	gone, part := mulDivFloor(max(0, now-m.Stamp), max(l.Max, s.M), 0, l.Window)
+	own := cost - gone
 	if part > 0 {
 		own--
 	}
-	// Level-gone bounds what is left by time alone, which holds even when the
-	// state that the places refer to has been forgotten in between.
-	k := min(cost, owed, max(line, own), m.Level-gone)
+	k := min(cost, owed, max(line, own))
 	if k == line && k > own {
 		rem = 0
 	}
@@ -84,8 +90,18 @@ func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 }
 
 func bucketRefundOldest(l *Limit, s *State, now, cost int64) int64 {
-	owed, _, drained := bucketAt(l, s, now)
+	owed, _, drained := bucketAt(s.rate(l), s, now)
 	return bucketGiveBack(s, now, owed, 0, drained, min(cost, owed))
+}
+
+// rate is the limit at which the bucket drains when units are given back: that
+// of the last charge, whatever limit the units were taken under.
+func (s *State) rate(l *Limit) *Limit {
+	r := *l
+	if s.M > 0 {
+		r.Max = s.M
+	}
+	return &r
 }
 
 func bucketGiveBack(s *State, now, owed, rem, drained, k int64) int64 {
@@ -95,6 +111,6 @@ func bucketGiveBack(s *State, now, owed, rem, drained, k int64) int64 {
 	if owed == k {
 		rem = 0
 	}
-	s.T, s.N, s.R, s.V = max(s.T, now), owed-k, rem, drained+k
+	s.T, s.N, s.R, s.V = max(s.T, now), owed-k, rem, (drained+k)%lineLength
 	return k
 }

@@ -10,12 +10,13 @@ package algo
 // what an exact log would allow.
 //
 // State: T is the start of the current window (the first unit after a pause of
-// a whole Window starts one), N its count, R the previous window's.
+// a whole Window starts one), N its count, R the previous window's, V the newest
+// stamp.
 
 // counterAt returns the state as of now; start never lies after max(T, now).
 func counterAt(l *Limit, s *State, now int64) (start, cur, prev int64) {
 	switch {
-	case s.N == 0 && s.R == 0, now >= s.T+2*l.Window:
+	case s.N == 0 && (s.R == 0 || now >= s.T+l.Window), now >= s.T+2*l.Window:
 		return now, 0, 0
 	case now >= s.T+l.Window:
 		return s.T + l.Window, 0, s.N
@@ -35,6 +36,10 @@ func counterFits(l *Limit, s *State, now, cost int64) bool {
 
 func counterCharge(l *Limit, s *State, now, cost int64) Mark {
 	start, cur, prev := counterAt(l, s, now)
+	if cur == 0 && prev == 0 {
+		s.V = now
+	}
+	s.V = max(s.V, now)
 	s.T, s.N, s.R = start, min(cur+cost, maxRecorded), prev
 	return Mark{Stamp: start}
 }

@@ -21,10 +21,12 @@ import "sort"
 // questions (how many since t, which stamp holds unit u) a binary search, and
 // make a cost of 10,000 one cell.
 //
-// Units above 2*Max and units that had left the window a whole Window before
-// the newest stamp are forgotten: no decision can see them, since a clock that
-// has stepped back by more than a Window restamps what is live at T and
-// forgets the rest.
+// Units that had left the window a whole Window before the newest stamp are
+// forgotten: no decision can see them, since a clock that has stepped back by
+// more than a Window restamps what is live at T and forgets the rest. Of the
+// units that Charge has recorded above 2*Max the stamps are forgotten: they
+// share that of the newest of them, which no decision can see either until
+// some of the 2*Max are given back.
 
 // logRestamp keeps the units live at the newest stamp, as if taken now.
 func logRestamp(l *Limit, s *State, now int64) {
@@ -64,13 +66,31 @@ func logCharge(l *Limit, s *State, now, cost int64) Mark {
 	}
 	s.T = stamp
 	s.N += cost
-	s.R = max(s.R, s.N-2*l.Max)
+	if s.N-s.R > 2*l.Max && logLive(l, s, now, l.Window) > 2*l.Max {
+		logMerge(s, s.N-2*l.Max)
+	}
 	return Mark{Stamp: stamp}
+}
+
+// logMerge puts the cells whose units are all among the first n into one.
+func logMerge(s *State, n int64) {
+	if i := sort.Search(len(s.Cells), func(i int) bool { return s.Cells[i].Sum > n }); i > 1 {
+		s.Cells = s.Cells[:copy(s.Cells, s.Cells[i-1:])]
+	}
+}
+
+// part returns the number of the part that a time lies in.
+func (l *Limit) part(t int64) int64 {
+	n := t / l.Part
+	if t%l.Part < 0 {
+		n--
+	}
+	return n
 }
 
 // AddsCell reports whether a Charge at now would append a cell to s.
 func AddsCell(l *Limit, s *State, now int64) bool {
-	return s.N > s.R && max(now, s.T)/l.Part != s.T/l.Part
+	return s.N > s.R && l.part(max(now, s.T)) != l.part(s.T)
 }
 
 // Compact forgets, in place, the cells that no decision can see any more. A
@@ -109,7 +129,8 @@ func logDecide(l *Limit, s *State, now, cost int64) Outcome {
 
 func logRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 	// i is the cell of the mark's part; len(Cells) stands for the newest stamp.
-	i := sort.Search(len(s.Cells), func(i int) bool { return s.Cells[i].T/l.Part >= m.Stamp/l.Part })
+	part := l.part(m.Stamp)
+	i := sort.Search(len(s.Cells), func(i int) bool { return l.part(s.Cells[i].T) >= part })
 	t, sum, before := s.T, s.N, s.R
 	if i < len(s.Cells) {
 		t, sum = s.Cells[i].T, s.Cells[i].Sum
@@ -117,7 +138,7 @@ func logRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 	if i > 0 {
 		before = max(before, s.Cells[i-1].Sum)
 	}
-	if t/l.Part != m.Stamp/l.Part || t+l.Window <= now {
+	if l.part(t) != part || t+l.Window <= now {
 		return 0
 	}
 	k := min(cost, max(0, sum-before))
@@ -141,7 +162,7 @@ func logRefundOldest(l *Limit, s *State, now, cost int64) int64 {
 	return k
 }
 
-// Count tells how many units were taken in the last d before now: exactly for
-// the log; never too few, and too many by at most one part, for buckets. It is
-// defined for d up to the Window.
-func Count(l *Limit, s *State, now, d int64) int64 { return logLive(l, s, now, d) }
+// Count tells how many units were taken in the last d before now, up to 2*Max:
+// exactly for the log; never too few, and too many by at most one part, for
+// buckets. It is defined for d up to the Window.
+func Count(l *Limit, s *State, now, d int64) int64 { return min(2*l.Max, logLive(l, s, now, d)) }

@@ -6,7 +6,8 @@ package algo
 // multiples of Window since 1970), lasts one Window, and admits Max units; up
 // to 2*Max can pass in a Window that straddles two of them.
 //
-// State: T is the start of the window, N the units taken in it.
+// State: T is the start of the window, N the units taken in it, V the newest
+// stamp.
 
 // windowStart returns the start of a window opened at now.
 func windowStart(l *Limit, now int64) int64 {
@@ -34,8 +35,9 @@ func windowFits(l *Limit, s *State, now, cost int64) bool {
 func windowCharge(l *Limit, s *State, now, cost int64) Mark {
 	used := windowUsed(l, s, now)
 	if used == 0 {
-		s.T = windowStart(l, now)
+		s.T, s.V = windowStart(l, now), now
 	}
+	s.V = max(s.V, now)
 	s.N = min(used+cost, maxRecorded)
 	return Mark{Stamp: s.T}
 }
