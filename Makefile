@@ -15,8 +15,8 @@ run: ## serve on 127.0.0.1:8080, in memory
 	go run ./service/cmd/weir serve --http 127.0.0.1:8080
 
 test: ## all that needs Go alone: every module with -race, then by itself, without go.work
-	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test -race ./...); done
-	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test ./...); done
+	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test -race -count=1 ./...); done
+	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test -count=1 ./...); done
 
 test-all: ## what takes longer: each fuzz target for 5 s (proxies, browsers, long faults: none yet)
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \

@@ -221,11 +221,11 @@ func mulDivCeil(a, b, c, d int64) int64 {
 		return math.MaxInt64
 	}
 	q, r := bits.Div64(hi, lo, uint64(d))
+	if q >= math.MaxInt64 {
+		return math.MaxInt64
+	}
 	if r > 0 {
 		q++
-	}
-	if q > math.MaxInt64 {
-		return math.MaxInt64
 	}
 	return int64(q)
 }

@@ -29,13 +29,17 @@ func TestMain(m *testing.M) {
 //	                  $URL, $ADMIN and $ADDRESS (that of $URL); logs to server.log
 //	interrupt         asks that server to stop and waits until it has
 //	exits N CMD...    runs a command that must exit with N
+//
+// $EXAMPLES is the folder of the examples.
 func TestScript(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = &background{}
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // or a program under -race takes a second to exit
-			return nil
+			examples, err := filepath.Abs("../../../examples")
+			env.Setenv("EXAMPLES", examples)
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"start": start, "interrupt": interrupt, "exits": exits,
