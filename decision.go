@@ -89,9 +89,9 @@ type Receipt struct {
 	Request Request
 	// Units is how many of them Refund shall give back; see Part.
 	Units int64
-	// Stamp and Place say where in the state the units are, and Birth in which
-	// of the states that the key has had.
-	Stamp, Place, Birth int64
+	// Stamp, Level, Place and Back say where in the state the units are, and
+	// Birth in which of the states that the key has had.
+	Stamp, Level, Place, Back, Birth int64
 	// ID tells receipts of one process apart. 0 stands for no charge in
 	// particular: the oldest live units are given back.
 	ID uint64
@@ -138,7 +138,7 @@ func (r Receipt) MarshalText() ([]byte, error) {
 	}
 	for _, n := range [...]uint64{
 		uint64(l.Max), uint64(l.Window / time.Microsecond), uint64(l.Algorithm), uint64(l.Burst), uint64(l.Buckets), epoch,
-		uint64(r.Request.Cost), uint64(r.Units), uint64(r.Place), uint64(r.Birth), r.ID,
+		uint64(r.Request.Cost), uint64(r.Units), uint64(r.Level), uint64(r.Place), uint64(r.Back), uint64(r.Birth), r.ID,
 	} {
 		b = binary.AppendUvarint(b, n)
 	}
@@ -166,7 +166,7 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 		}
 		strs[i], b = string(b[used:used+int(n)]), b[used+int(n):]
 	}
-	var nums [11]uint64
+	var nums [13]uint64
 	for i := range nums {
 		n, used := binary.Uvarint(b)
 		// Every number but the ID is far below 2^53.
@@ -190,7 +190,7 @@ func (r *Receipt) UnmarshalText(text []byte) error {
 	}
 	*r = Receipt{
 		Request: Request{Key: strs[0], Group: strs[1], Limit: limit, Cost: int64(nums[6])},
-		Units:   int64(nums[7]), Stamp: stamp, Place: int64(nums[8]), Birth: int64(nums[9]), ID: nums[10],
+		Units:   int64(nums[7]), Stamp: stamp, Level: int64(nums[8]), Place: int64(nums[9]), Back: int64(nums[10]), Birth: int64(nums[11]), ID: nums[12],
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ func NewMemory(o MemoryOptions) *Memory {
 		m.clock = func() int64 { return wall + int64(time.Since(start)/time.Microsecond) }
 	}
 	for i := range m.shards {
-		m.shards[i].zero = m.clock() - 1<<51
+		m.shards[i].births = rand.Uint64() // so that receipts of another store match no life of this one
 	}
 	return m
 }
@@ -252,7 +252,8 @@ func (s *shard) look(w *row, now int64) {
 	if p := s.find(&w.id); p != nil {
 		s.load(p, &w.state)
 		if algo.Settle(&w.limit, &w.state, now) {
-			s.save(p, w, algo.Decide(&w.limit, &w.state, now, 0), now)
+			s.save(p, w)
+			p.expect(&w.limit, algo.Decide(&w.limit, &w.state, now, 0), now)
 		}
 	}
 	w.fits = algo.Fits(&w.limit, &w.state, now, w.cost)
@@ -271,7 +272,8 @@ func (m *Memory) charge(w *row, now int64, keep []row) {
 	w.mark = algo.Charge(&w.limit, &w.state, now, w.cost)
 	w.out = algo.Decide(&w.limit, &w.state, now, 0)
 	w.taken, w.birth = true, p.birth()
-	s.save(p, w, w.out, now)
+	s.save(p, w)
+	p.expect(&w.limit, w.out, now)
 }
 
 // decide sees what to tell about a row that is not charged.
@@ -309,7 +311,7 @@ func (m *Memory) receipt(r *Request, w *row) Receipt {
 	return Receipt{
 		Request: Request{Key: r.Key, Limit: r.Limit, Cost: r.Cost, Group: r.Group},
 		Units:   r.Cost,
-		Stamp:   w.mark.Stamp, Place: w.mark.Place, Birth: w.birth,
+		Stamp:   w.mark.Stamp, Level: w.mark.Level, Place: w.mark.Place, Back: w.mark.Back, Birth: w.birth,
 		ID: m.firstID + s.ids*maxShards + uint64(w.shard),
 	}
 }
@@ -333,9 +335,10 @@ func (m *Memory) Refund(_ context.Context, receipts []Receipt) (int64, error) {
 			case r.ID == 0:
 				total += algo.RefundOldest(&w.limit, &w.state, now, r.Units)
 			case r.Birth == p.birth():
-				total += algo.Refund(&w.limit, &w.state, now, r.Units, algo.Mark{Stamp: r.Stamp, Place: r.Place})
+				total += algo.Refund(&w.limit, &w.state, now, r.Units, algo.Mark{Stamp: r.Stamp, Level: r.Level, Place: r.Place, Back: r.Back})
 			}
-			s.save(p, &w, algo.Decide(&w.limit, &w.state, now, 0), now)
+			// When it expires stays: the receipt's Max may not be today's.
+			s.save(p, &w)
 		}
 		s.mu.Unlock()
 	}

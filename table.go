@@ -14,9 +14,8 @@ type table struct {
 	dir   []*segment // 1<<depth entries; a segment of less depth fills several
 	depth uint8
 	cells arena
-	zero  int64 // the time that slots count from
-	seg   int   // where reclaim looks next: a directory entry,
-	pos   int   // and a slot in its segment
+	seg   int // where reclaim looks next: a directory entry,
+	pos   int // and a slot in its segment
 }
 
 const (
@@ -47,20 +46,21 @@ const (
 	birthBits = 20
 	usedBits  = 5
 	exhausted = 1<<usedBits - 1
-	// A state is kept up to 2^tickBits microseconds, 16 ms, too long.
-	tickBits = 14
+	// A state is kept up to 2^tickBits microseconds, 131 ms, too long. The
+	// ticks reach from year 1, which is the zero of time.Time, to 2284.
+	tickBits = 17
+	year1    = -62_135_596_800_000_000
 )
 
-// until is the first tick since the table's zero at which the state is as good
-// as unused.
+// until is the first tick at which the state is as good as unused.
 func (p *slot) until() uint64 { return p.meta >> (birthBits + usedBits) }
 
 func (p *slot) used() uint64 { return p.meta >> birthBits & exhausted }
 
 func (p *slot) birth() int64 { return int64(p.meta & (1<<birthBits - 1)) }
 
-// ticks counts the whole ticks from zero to a time, within 140 years of it.
-func (t *table) ticks(at int64) uint64 { return uint64(at-t.zero) >> tickBits }
+// ticks counts the whole ticks until a time.
+func ticks(at int64) uint64 { return min(uint64(max(0, at-year1))>>tickBits, 1<<39-1) }
 
 func (p *slot) algorithm() algo.Kind { return algo.Kind(p.kind >> 1 & 7) }
 
@@ -95,32 +95,36 @@ func (t *table) load(p *slot, s *algo.State) {
 	case kind.HasCells():
 		s.V, s.Cells = 0, t.cells.get(blockRef(p.v))
 	case kind == algo.TokenBucket:
-		s.N, s.M = int64(uint64(p.n)>>maxBits), p.n&(1<<maxBits-1)+1
+		s.N, s.M = int64(uint64(p.n)>>backBits), p.n&(1<<backBits-1)
 	}
 }
 
-// maxBits is the room for Max-1 beside the 33 bits of what a token bucket owes.
-const maxBits = 31
+// backBits is the room for M beside the 33 bits of what a token bucket owes.
+const backBits = 31
 
 // save writes a row's state to its slot. The state's Cells must be those that
 // load or makeRoom gave it.
-func (t *table) save(p *slot, w *row, o algo.Outcome, now int64) {
+func (t *table) save(p *slot, w *row) {
 	s := &w.state
 	p.t, p.n, p.r = s.T, s.N, s.R
 	switch kind := w.limit.Kind; {
 	case kind.HasCells():
 		p.v = int64(blockRef(p.v).withLen(len(s.Cells)))
 	case kind == algo.TokenBucket:
-		p.n, p.v = s.N<<maxBits|(s.M-1), s.V
+		p.n, p.v = s.N<<backBits|s.M, s.V
 	default:
 		p.v = s.V
 	}
+}
+
+// expect notes how much is used and when the state will be as good as unused.
+func (p *slot) expect(l *algo.Limit, o algo.Outcome, now int64) {
 	used := uint64(exhausted)
 	if o.Remaining > 0 {
-		used = uint64((w.limit.Burst - o.Remaining) * (exhausted - 1) / w.limit.Burst)
+		used = uint64((l.Burst - o.Remaining) * (exhausted - 1) / l.Burst)
 	}
-	const tick = 1<<tickBits - 1
-	p.meta = t.ticks(now+o.Reset+tick)<<(birthBits+usedBits) | used<<birthBits | uint64(p.birth())
+	const wholeTick = 1<<tickBits - 1
+	p.meta = ticks(now+o.Reset+wholeTick)<<(birthBits+usedBits) | used<<birthBits | uint64(p.birth())
 }
 
 // makeRoom sees to it that a charge can append a cell without allocating.
@@ -254,7 +258,7 @@ const reclaimStep = 4
 func (m *Memory) reclaim(s *shard, now int64, keep []row) {
 	for range reclaimStep {
 		g := s.dir[s.seg]
-		if p := &g.slots[s.pos]; p.kind != 0 && p.until() <= s.ticks(now) && !kept(keep, p.ident) {
+		if p := &g.slots[s.pos]; p.kind != 0 && p.until() <= ticks(now) && !kept(keep, p.ident) {
 			m.dropAt(s, g, s.pos) // and look again at what moved here
 			continue
 		}
@@ -268,7 +272,7 @@ func (m *Memory) reclaim(s *shard, now int64, keep []row) {
 // expire drops the expired slots of one segment.
 func (m *Memory) expire(s *shard, g *segment, now int64, keep []row) {
 	for i := 0; i < segmentSlots; {
-		if p := &g.slots[i]; p.kind != 0 && p.until() <= s.ticks(now) && !kept(keep, p.ident) {
+		if p := &g.slots[i]; p.kind != 0 && p.until() <= ticks(now) && !kept(keep, p.ident) {
 			m.dropAt(s, g, i)
 			continue
 		}

@@ -90,16 +90,17 @@ func (l *Limiter) nearer(ctx context.Context, r Request, ahead int64) error {
 	if err != nil {
 		return err
 	}
-	wait := d.RetryAfter
+	// Then come the other units, in windows; the sum is in float64 because it
+	// can be millennia.
+	windows := float64((units - first) / most)
 	switch r.Limit.Algorithm {
 	case TokenBucket:
-		wait += time.Duration(float64(units-first) / float64(r.Limit.Max) * float64(r.Limit.Window))
-	case SlidingLog, SlidingBuckets:
-		wait += time.Duration((units-first)/most) * r.Limit.Window
-	default: // the edge of a window can be near
-		wait += time.Duration(max(0, (units-first)/most-1)) * r.Limit.Window
+		windows = float64(units-first) / float64(r.Limit.Max)
+	case SlidingCounter, FixedWindow: // the edge of a window can be near
+		windows = max(0, windows-1)
 	}
-	if time.Until(deadline) <= wait && wait > 0 {
+	wait := float64(d.RetryAfter) + windows*float64(r.Limit.Window)
+	if wait > 0 && float64(time.Until(deadline)) <= wait {
 		return ErrDeadline
 	}
 	return nil

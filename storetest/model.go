@@ -126,7 +126,7 @@ func (m *model) charge(l *weir.List, i int, now int64, done map[string]algo.Mark
 	d := weir.Decision{Allowed: true, Limit: limit.Burst}
 	d.Receipt = weir.Receipt{
 		Request: weir.Request{Key: r.Key, Group: r.Group, Limit: r.Limit, Cost: r.Cost}, Units: r.Cost,
-		Stamp: mark.Stamp, Place: mark.Place, Birth: s.birth, ID: m.ids,
+		Stamp: mark.Stamp, Level: mark.Level, Place: mark.Place, Back: mark.Back, Birth: s.birth, ID: m.ids,
 	}
 	l.Rows[i] = outcome(d, algo.Decide(&limit, &s.State, now, 0))
 }
@@ -153,7 +153,7 @@ func (m *model) Refund(_ context.Context, receipts []weir.Receipt) (total int64,
 		case r.ID == 0:
 			total += algo.RefundOldest(&limit, &s.State, now, r.Units)
 		case r.Birth == s.birth:
-			total += algo.Refund(&limit, &s.State, now, r.Units, algo.Mark{Stamp: r.Stamp, Place: r.Place})
+			total += algo.Refund(&limit, &s.State, now, r.Units, algo.Mark{Stamp: r.Stamp, Level: r.Level, Place: r.Place, Back: r.Back})
 		}
 	}
 	return total, nil

@@ -65,7 +65,9 @@ type Cell struct{ T, Sum int64 }
 // Mark is what a Receipt remembers of the state it was charged to.
 type Mark struct {
 	Stamp int64 // the stamp of the charge, or the start of its window
+	Level int64 // token bucket: units owed just after the charge
 	Place int64 // token bucket: the place in line behind its last unit
+	Back  int64 // token bucket: units ever given back before it
 }
 
 // Outcome is a decision on one state, in microseconds and units.

@@ -9,22 +9,28 @@ package algo
 //
 // State: at T, N units are owed of which R/Window of a unit has already
 // drained; V counts the units that have ever drained or been given back, and M
-// is the Max of the last charge. With whole units, a remainder and the time
-// apart, no rounding ever accumulates: a slow rate called just before each
-// refill still refills.
+// those given back. With whole units, a remainder and the time apart, no
+// rounding ever accumulates: a slow rate called just before each refill still
+// refills.
 //
 // Units drain first in, first out: a charge that leaves N units owed holds the
 // places up to V+N in the line. A unit that is given back has, as seen from
-// the units still in line, drained. Places are counted modulo lineLength.
+// the units still in line, drained.
+//
+// A Receipt can give back as many units as the bucket would hold less at T,
+// had they never been taken. That is at least what is left of their places in
+// the line, and at least what would be left of them in a bucket of their own;
+// the larger of the two is given back. The drained part of the unit at the head
+// of the line is lost with it. It is given back as of T, so that it does not
+// matter at which rate the bucket has drained since, and no more is given back
+// than is owed now.
 
-// A Receipt can give back as many units as the bucket would hold less, had
-// they never been taken. That is at least what is left of their places in the
-// line, and at least what would be left of them in a bucket of their own; the
-// larger of the two is given back, and nothing that was not owed ever since.
-// The drained part of the unit at the head of the line is lost with it.
-
-// lineLength is far more than can be in line, and keeps places below 2^53.
-const lineLength = 1 << 52
+// V counts modulo lineLength, which is far more than can be in line, and M
+// modulo backLength. Taking M's difference for too small is safe.
+const (
+	lineLength = 1 << 52
+	backLength = 1 << 31
+)
 
 // bucketAt returns the state as of now, which stays put while the clock is behind T.
 func bucketAt(l *Limit, s *State, now int64) (owed, rem, drained int64) {
@@ -50,8 +56,8 @@ func bucketCharge(l *Limit, s *State, now, cost int64) Mark {
 		s.T = now
 	}
 	s.T = max(s.T, now)
-	s.N, s.R, s.V, s.M = min(owed+cost, maxRecorded), rem, drained, l.Max
-	return Mark{Stamp: s.T, Place: (s.V + s.N) % lineLength}
+	s.N, s.R, s.V = min(owed+cost, maxRecorded), rem, drained
+	return Mark{Stamp: s.T, Level: s.N, Place: (s.V + s.N) % lineLength, Back: s.M}
 }
 
 func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
@@ -72,45 +78,47 @@ func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {
 }
 
 func bucketRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
-	owed, rem, drained := bucketAt(s.rate(l), s, now)
-	line := (m.Place - drained + lineLength) % lineLength
-	if line > lineLength/2 { // it has drained
-		line = 0
-	}
-	gone, part := mulDivFloor(max(0, now-m.Stamp), max(l.Max, s.M), 0, l.Window)
-	own := cost - gone
-	if part > 0 {
+	line := distance(s.V, m.Place)
+	since := distance(m.Place-m.Level, s.V) // drained or given back
+	back := (s.M - m.Back + backLength) % backLength
+	own := cost - max(0, since-back)
+	if s.R > 0 && s.T != m.Stamp {
 		own--
 	}
+	owed, _, _ := bucketAt(l, s, now)
 	k := min(cost, owed, max(line, own))
+	rem := s.R
 	if k == line && k > own {
 		rem = 0
 	}
-	return bucketGiveBack(s, now, owed, rem, drained, k)
+	return bucketGiveBack(s, k, rem)
+}
+
+// distance returns how far place b lies behind place a in the line, 0 if it
+// lies before it.
+func distance(a, b int64) int64 {
+	d := (b - a) % lineLength
+	if d < 0 {
+		d += lineLength
+	}
+	if d > lineLength/2 {
+		return 0
+	}
+	return d
 }
 
 func bucketRefundOldest(l *Limit, s *State, now, cost int64) int64 {
-	owed, _, drained := bucketAt(s.rate(l), s, now)
-	return bucketGiveBack(s, now, owed, 0, drained, min(cost, owed))
+	owed, _, _ := bucketAt(l, s, now)
+	return bucketGiveBack(s, min(cost, owed), 0)
 }
 
-// rate is the limit at which the bucket drains when units are given back: that
-// of the last charge, whatever limit the units were taken under.
-func (s *State) rate(l *Limit) *Limit {
-	r := *l
-	if s.M > 0 {
-		r.Max = s.M
-	}
-	return &r
-}
-
-func bucketGiveBack(s *State, now, owed, rem, drained, k int64) int64 {
+func bucketGiveBack(s *State, k, rem int64) int64 {
 	if k <= 0 {
 		return 0
 	}
-	if owed == k {
+	if s.N == k {
 		rem = 0
 	}
-	s.T, s.N, s.R, s.V = max(s.T, now), owed-k, rem, (drained+k)%lineLength
+	s.N, s.R, s.V, s.M = s.N-k, rem, (s.V+k)%lineLength, (s.M+k)%backLength
 	return k
 }

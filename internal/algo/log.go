@@ -67,15 +67,17 @@ func logCharge(l *Limit, s *State, now, cost int64) Mark {
 	s.T = stamp
 	s.N += cost
 	if s.N-s.R > 2*l.Max && logLive(l, s, now, l.Window) > 2*l.Max {
-		logMerge(s, s.N-2*l.Max)
+		logMerge(s, now-l.Window, s.N-2*l.Max)
 	}
 	return Mark{Stamp: stamp}
 }
 
-// logMerge puts the cells whose units are all among the first n into one.
-func logMerge(s *State, n int64) {
-	if i := sort.Search(len(s.Cells), func(i int) bool { return s.Cells[i].Sum > n }); i > 1 {
-		s.Cells = s.Cells[:copy(s.Cells, s.Cells[i-1:])]
+// logMerge puts the cells after t whose units are all among the first n into one.
+func logMerge(s *State, t, n int64) {
+	first := sort.Search(len(s.Cells), func(i int) bool { return s.Cells[i].T > t })
+	last := sort.Search(len(s.Cells), func(i int) bool { return s.Cells[i].Sum > n }) - 1
+	if first < last {
+		s.Cells = append(s.Cells[:first], s.Cells[last:]...)
 	}
 }
 
