@@ -13,7 +13,8 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-func init() { scale = 1 }
+// scale divides the size of the largest tests; see race_test.go.
+const scale = 1
 
 // TestAllocations holds the bounds on one decision: none for a single key, one
 // (the rows that are returned) for a list.

@@ -21,14 +21,16 @@ import (
 // A key is known by 128 bits of hash under seeds drawn at NewMemory, so its
 // length costs no memory.
 type Memory struct {
-	clock   func() int64
-	maxKeys int64
-	seeds   [2]maphash.Seed
-	firstID uint64 // start of the receipt IDs, so that processes do not share them
-	shards  []shard
-	keys    atomic.Int64
-	evicted atomic.Int64
-	closed  atomic.Bool
+	clock    func() int64
+	maxKeys  int64
+	seeds    [2]maphash.Seed
+	firstID  uint64 // start of the receipt IDs, so that processes do not share them
+	shards   []shard
+	maxCells int64
+	keys     atomic.Int64
+	cells    atomic.Int64 // that states have room for
+	evicted  atomic.Int64
+	closed   atomic.Bool
 }
 
 // MemoryOptions configures a Memory; the zero value is ready for use.
@@ -38,14 +40,19 @@ type MemoryOptions struct {
 	Now func() time.Time
 	// MaxKeys bounds the number of states kept; 0 means 1,048,576. A new key
 	// above it evicts the least used of a few sampled states, or, if all of
-	// those are exhausted, the one that resets first. Without Cells a state
-	// takes 64 bytes, at about two thirds load.
+	// those are exhausted, the one that resets first.
+	//
+	// A state takes 64 bytes, at about two thirds load. Those of sliding-log
+	// and sliding-buckets take 16 more for each further stamp they remember,
+	// with room to grow. For 16 stamps a key of MaxKeys, and a million more,
+	// there is room; beyond it the least used of them are evicted too.
 	MaxKeys int
 }
 
 const (
 	defaultMaxKeys = 1 << 20
 	maxShards      = 128
+	cellsPerKey    = 16
 	minShardKeys   = 1024 // so that a full store finds something to evict in any shard
 )
 
@@ -68,10 +75,11 @@ func NewMemory(o MemoryOptions) *Memory {
 		n *= 2
 	}
 	m := &Memory{
-		maxKeys: int64(o.MaxKeys),
-		seeds:   [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
-		firstID: rand.Uint64()>>1 | 1<<62, // never 0, which means no charge in particular
-		shards:  make([]shard, n),
+		maxKeys:  int64(o.MaxKeys),
+		maxCells: 1<<20 + cellsPerKey*min(int64(o.MaxKeys), 1<<40),
+		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		firstID:  rand.Uint64()>>1 | 1<<62, // never 0, which means no charge in particular
+		shards:   make([]shard, n),
 	}
 	if o.Now != nil {
 		m.clock = func() int64 { return o.Now().UnixMicro() }
@@ -89,12 +97,13 @@ func NewMemory(o MemoryOptions) *Memory {
 // MemoryStats counts what a Memory holds.
 type MemoryStats struct {
 	Keys    int64 // states kept, expired ones that no call has needed the room of included
+	Stamps  int64 // further stamps that there is room for, 16 bytes each
 	Evicted int64 // live states forgotten because of MaxKeys
 }
 
 // Stats returns the counts of now.
 func (m *Memory) Stats() MemoryStats {
-	return MemoryStats{Keys: m.keys.Load(), Evicted: m.evicted.Load()}
+	return MemoryStats{Keys: m.keys.Load(), Stamps: m.cells.Load(), Evicted: m.evicted.Load()}
 }
 
 // Close forgets everything; later calls fail with ErrClosed.
@@ -107,6 +116,7 @@ func (m *Memory) Close() error {
 		s.mu.Unlock()
 	}
 	m.keys.Store(0)
+	m.cells.Store(0)
 	return nil
 }
 
@@ -267,7 +277,7 @@ func (m *Memory) charge(w *row, now int64, keep []row) {
 		p = m.insert(s, &w.id, now, keep)
 	}
 	if w.limit.Kind.HasCells() {
-		s.makeRoom(w, p, now)
+		p = m.makeRoom(w, p, now, keep)
 	}
 	w.mark = algo.Charge(&w.limit, &w.state, now, w.cost)
 	w.out = algo.Decide(&w.limit, &w.state, now, 0)

@@ -16,10 +16,6 @@ import (
 	"github.com/weirlimit/weir/storetest"
 )
 
-// scale divides the size of the largest tests: with the race detector each
-// call takes ten times as long. alloc_test.go sets it to 1 without.
-var scale = 10
-
 // heapNow returns the bytes in use after a collection.
 func heapNow() int64 {
 	var s runtime.MemStats

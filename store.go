@@ -102,8 +102,8 @@ func (l *List) Admitted() bool {
 // and one with neither is allowed.
 //
 // A denied list takes its numbers from the denied row with the longest wait, a
-// row that never passes being longer than any; an allowed one from the row
-// with least remaining.
+// row that never passes being longer than any (of those the one with the least
+// limit); an allowed one from the row with least remaining.
 func (l *List) Decide() Decision {
 	speaker := Record
 	for i := range l.Requests {
@@ -140,6 +140,8 @@ func tighter(a, b *Decision) bool {
 		return a.Remaining < b.Remaining
 	case (a.Reason == Never) != (b.Reason == Never):
 		return a.Reason == Never
+	case a.Reason == Never:
+		return a.Limit < b.Limit
 	}
 	return a.RetryAfter > b.RetryAfter
 }

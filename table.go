@@ -127,21 +127,48 @@ func (p *slot) expect(l *algo.Limit, o algo.Outcome, now int64) {
 	p.meta = ticks(now+o.Reset+wholeTick)<<(birthBits+usedBits) | used<<birthBits | uint64(p.birth())
 }
 
-// makeRoom sees to it that a charge can append a cell without allocating.
-func (t *table) makeRoom(w *row, p *slot, now int64) {
-	s := &w.state
-	if len(s.Cells) < cap(s.Cells) || !algo.AddsCell(&w.limit, s, now) {
-		return
+// makeRoom sees to it that a charge can append a cell without allocating, and
+// returns the row's slot, which may have moved.
+func (m *Memory) makeRoom(w *row, p *slot, now int64, keep []row) *slot {
+	s, state := &m.shards[w.shard], &w.state
+	if len(state.Cells) < cap(state.Cells) || !algo.AddsCell(&w.limit, state, now) {
+		return p
 	}
-	algo.Compact(&w.limit, s)
+	algo.Compact(&w.limit, state)
 	old := blockRef(p.v)
-	class := classFor(2*len(s.Cells) + 1)
-	if old.size() == 0 || class > old.class() || class+1 < old.class() {
-		ref := t.cells.alloc(class).withLen(len(s.Cells))
-		cells := t.cells.get(ref)
-		copy(cells, s.Cells)
-		t.cells.free(old)
-		s.Cells, p.v = cells, int64(ref)
+	class := classFor(2*len(state.Cells) + 1)
+	if old.size() > 0 && (class == old.class() || class+1 == old.class()) {
+		return p
+	}
+	if m.cells.Add(int64(minBlock<<class-old.size())) > m.maxCells {
+		m.evictCells(s, w, keep)
+		p = s.find(&w.id)
+	}
+	ref := s.cells.alloc(class).withLen(len(state.Cells))
+	cells := s.cells.get(ref)
+	copy(cells, state.Cells)
+	s.cells.free(old)
+	state.Cells, p.v = cells, int64(ref)
+	return p
+}
+
+// evictCells drops states with cells, the least used of each segment it comes
+// by, until what the store holds of them is within bounds. It spares w.
+func (m *Memory) evictCells(s *shard, w *row, keep []row) {
+	for range 2 * len(s.dir) {
+		g := s.dir[s.seg]
+		s.pos = 0
+		s.nextSegment(g)
+		best := g.leastUsed(0, func(p *slot) bool {
+			return p.algorithm().HasCells() && blockRef(p.v) != 0 && p.ident != w.id && !kept(keep, p.ident)
+		})
+		if best >= 0 {
+			m.dropAt(s, g, best)
+			m.evicted.Add(1)
+		}
+		if m.cells.Load() <= m.maxCells {
+			return
+		}
 	}
 }
 
@@ -287,7 +314,8 @@ const evictSample = 8
 // that resets first. It looks in g first, then in the rest of the shard.
 func (m *Memory) evict(s *shard, g *segment, random uint64, keep []row) {
 	for i := range len(s.dir) + 1 {
-		if best := g.leastUsed(int(random%segmentSlots), keep); best >= 0 {
+		best := g.leastUsed(int(random%segmentSlots), func(p *slot) bool { return !kept(keep, p.ident) })
+		if best >= 0 {
 			m.dropAt(s, g, best)
 			m.evicted.Add(1)
 			return
@@ -296,12 +324,13 @@ func (m *Memory) evict(s *shard, g *segment, random uint64, keep []row) {
 	}
 }
 
-func (g *segment) leastUsed(start int, keep []row) int {
+// leastUsed returns the least used of a few slots that may go, or -1.
+func (g *segment) leastUsed(start int, may func(*slot) bool) int {
 	best, seen := -1, 0
 	for k := 0; k < segmentSlots && seen < evictSample; k++ {
 		i := (start + k) % segmentSlots
 		p := &g.slots[i]
-		if p.kind == 0 || kept(keep, p.ident) {
+		if p.kind == 0 || !may(p) {
 			continue
 		}
 		seen++
@@ -318,6 +347,9 @@ func (g *segment) leastUsed(start int, keep []row) int {
 }
 
 func (m *Memory) dropAt(s *shard, g *segment, i int) {
+	if p := &g.slots[i]; p.algorithm().HasCells() {
+		m.cells.Add(-int64(blockRef(p.v).size()))
+	}
 	s.drop(g, i)
 	m.keys.Add(-1)
 }
@@ -393,12 +425,16 @@ func (a *arena) get(b blockRef) []algo.Cell {
 
 func (a *arena) alloc(class int) blockRef {
 	ref := blockRef(class+1) << 54
-	if spare := a.spare[class]; len(spare) > 0 {
-		a.spare[class] = spare[:len(spare)-1]
-		return ref | blockRef(spare[len(spare)-1])
-	}
 	size := minBlock << class
 	per := max(1, chunkCells/size)
+	if spare := a.spare[class]; len(spare) > 0 {
+		i := spare[len(spare)-1]
+		a.spare[class] = spare[:len(spare)-1]
+		if per == 1 {
+			a.chunks[class][i] = make([]algo.Cell, size)
+		}
+		return ref | blockRef(i)
+	}
 	i := a.next[class]
 	if int(i)%per == 0 {
 		a.chunks[class] = append(a.chunks[class], make([]algo.Cell, per*size))
@@ -407,8 +443,14 @@ func (a *arena) alloc(class int) blockRef {
 	return ref | blockRef(i)
 }
 
+// free takes a block back. A large one, which is a chunk of its own, goes back
+// to the garbage collector.
 func (a *arena) free(b blockRef) {
-	if b != 0 {
-		a.spare[b.class()] = append(a.spare[b.class()], uint32(b))
+	if b == 0 {
+		return
+	}
+	a.spare[b.class()] = append(a.spare[b.class()], uint32(b))
+	if b.size() >= chunkCells {
+		a.chunks[b.class()][uint32(b)] = nil
 	}
 }
