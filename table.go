@@ -19,13 +19,14 @@ type table struct {
 }
 
 const (
-	segmentSlots = 128
+	segmentSlots = 127                  // and a header of their size make 8 KB
 	segmentFull  = segmentSlots * 7 / 8 // probes stay short below it
 )
 
 type segment struct {
 	depth uint8 // leading bits that all its hashes share
 	n     int   // slots in use
+	_     [48]byte
 	slots [segmentSlots]slot
 }
 

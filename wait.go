@@ -109,7 +109,13 @@ func (l *Limiter) nearer(ctx context.Context, r Request, ahead int64) error {
 // waits holds a queue for each state that somebody waits for.
 type waits struct {
 	mu     sync.Mutex
-	queues map[waitID][]*waiter
+	queues map[waitID]*queue
+}
+
+// queue is who waits, in order, and for how many units in all.
+type queue struct {
+	waiters []*waiter
+	units   int64
 }
 
 // waitID names a state; see Request.sameState.
@@ -131,13 +137,17 @@ func (q *waits) join(id waitID, cost int64) (w *waiter, ahead int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.queues == nil {
-		q.queues = make(map[waitID][]*waiter)
+		q.queues = make(map[waitID]*queue)
+	}
+	line := q.queues[id]
+	if line == nil {
+		line = new(queue)
+		q.queues[id] = line
 	}
 	w = &waiter{cost: cost, turn: make(chan struct{})}
-	for _, other := range q.queues[id] {
-		ahead += other.cost
-	}
-	q.queues[id] = append(q.queues[id], w)
+	ahead = line.units
+	line.waiters = append(line.waiters, w)
+	line.units += cost
 	return w, ahead
 }
 
@@ -145,15 +155,14 @@ func (q *waits) join(id waitID, cost int64) (w *waiter, ahead int64) {
 func (q *waits) leave(id waitID, w *waiter) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	queue := q.queues[id]
-	i := slices.Index(queue, w)
-	queue = slices.Delete(queue, i, i+1)
-	if len(queue) == 0 {
+	line := q.queues[id]
+	i := slices.Index(line.waiters, w)
+	line.waiters = slices.Delete(line.waiters, i, i+1)
+	line.units -= w.cost
+	switch {
+	case len(line.waiters) == 0:
 		delete(q.queues, id)
-		return
-	}
-	q.queues[id] = queue
-	if i == 0 {
-		close(queue[0].turn)
+	case i == 0:
+		close(line.waiters[0].turn)
 	}
 }

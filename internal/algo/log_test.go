@@ -163,3 +163,63 @@ func TestLogRemembers(t *testing.T) {
 		}
 	}
 }
+
+// TestLogRefundIsSound keeps a naive account beside the log: whatever is taken,
+// charged beyond the limit and given back, under whatever changes of Max, the
+// log never counts fewer units than are live, and exactly those for as long as
+// nothing was charged beyond twice the limit.
+func TestLogRefundIsSound(t *testing.T) {
+	type charge struct {
+		at, units int64
+		mark      Mark
+	}
+	r := rand.New(rand.NewPCG(8, 8))
+	for round := range 20_000 {
+		window := 1 + r.Int64N(30)
+		l := Make(SlidingLog+Kind(round%2), 1+r.Int64N(6), 0, window, 1+r.Int64N(5), false)
+		var charges []charge
+		var s State
+		now, exact := r.Int64N(100)-50, l.Kind == SlidingLog
+		for range 1 + r.IntN(25) {
+			now += r.Int64N(window/2 + 2)
+			if round%3 == 0 {
+				l.Max = 1 + r.Int64N(6)
+				l.Burst = l.Max
+			}
+			switch verb := r.IntN(10); {
+			case verb < 3 && len(charges) > 0:
+				c := &charges[max(0, len(charges)-1-r.IntN(5))]
+				c.units -= Refund(&l, &s, now, min(c.units, 1+r.Int64N(3)), c.mark)
+			case verb == 3:
+				k := RefundOldest(&l, &s, now, 1+r.Int64N(3))
+				for i := range charges {
+					if c := &charges[i]; c.at > now-window {
+						back := min(k, c.units)
+						c.units, k = c.units-back, k-back
+					}
+				}
+				exact = false // of units merged, which are the oldest?
+			case verb == 4 && r.IntN(3) == 0:
+				Compact(&l, &s)
+			default:
+				cost := 1 + r.Int64N(l.Max)
+				if verb == 5 {
+					cost = 1 + r.Int64N(4*l.Max)
+				}
+				if Fits(&l, &s, now, cost) || verb == 5 {
+					charges = append(charges, charge{now, cost, Charge(&l, &s, now, cost)})
+					exact = exact && logLive(&l, &s, now, window) <= 2*l.Max
+				}
+			}
+			var live int64
+			for _, c := range charges {
+				if c.at > now-window {
+					live += c.units
+				}
+			}
+			if got := logLive(&l, &s, now, window); got < live || exact && got != live {
+				t.Fatalf("%s: at %d, %d units are counted and %d are live (exact: %t): %+v of %+v", l, now, got, live, exact, s, charges)
+			}
+		}
+	}
+}
