@@ -12,7 +12,7 @@ import (
 // Compile checks the domains and returns a Policy of copies of them. The error
 // is Errors: everything that is wrong, each with its path.
 func Compile(domains []Domain) (*Policy, error) {
-	c := checker{names: make(map[[2]string]Path)}
+	c := checker{names: make(map[[2]string]Path), always: make(map[string]int)}
 	for i, d := range domains {
 		c.domain(Path{"domains", i}, d)
 	}
@@ -89,10 +89,16 @@ func newRule(domain string, r *Rule) rule {
 	for i := range r.Overrides {
 		overrides[i] = compileWhen(r.Overrides[i].When)
 	}
+	when := compileWhen(r.When)
+	if r.Optional {
+		for _, name := range r.By {
+			when = append(when, condition{attribute: name, globs: []string{"?*"}})
+		}
+	}
 	return rule{
 		Rule:      r,
 		key:       keyStart(domain, r.Name),
-		when:      compileWhen(r.When),
+		when:      when,
 		overrides: overrides,
 		index:     newIndex(overrides),
 	}
@@ -100,8 +106,9 @@ func newRule(domain string, r *Rule) rule {
 
 // checker collects what is wrong.
 type checker struct {
-	errs  Errors
-	names map[[2]string]Path // domain and rule -> where it was named first
+	errs   Errors
+	names  map[[2]string]Path // domain and rule -> where it was named first
+	always map[string]int     // domain -> how many of its limits hold for every request
 }
 
 func (c *checker) add(p Path, format string, args ...any) {
@@ -114,6 +121,18 @@ func (c *checker) domain(p Path, d Domain) {
 		r := &d.Rules[i]
 		c.rule(p.At("rules", i), r)
 		c.unique(p.At("rules", i, "name"), d.Name, r.Name)
+		c.count(p.At("rules", i), d.Name, r)
+	}
+}
+
+// count checks that the limits of every request fit in a weir.List.
+func (c *checker) count(p Path, domain string, r *Rule) {
+	const most = 1000
+	if r.Deny || len(r.When) > 0 || r.Optional && len(r.By) > 0 {
+		return
+	}
+	if c.always[domain]++; c.always[domain] == most+1 {
+		c.add(p, "domain %s has more than %d limits for every request, which is the most that can decide one: give rules a when, such as when: {path: /search}, or split the domain", clip(domain), most)
 	}
 }
 

@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,7 +64,7 @@ func TestCompileErrors(t *testing.T) {
 		{"an override with both", override(policy.Override{When: when, Limit: good, Deny: true}),
 			`domains[0].rules[0].overrides[0].deny: this override has both a limit and deny: keep one of them`},
 		{"an override's limit", override(policy.Override{When: when, Limit: weir.Limit{Max: 5, Window: 1000, Burst: 3, Algorithm: weir.FixedWindow}}),
-			`domains[0].rules[0].overrides[0].limit: burst 3: want no burst with fixed-window; only token-bucket has one`},
+			`domains[0].rules[0].overrides[0].limit: burst 3: want no burst with fixed-window; only token-bucket has one, as in 10/s burst=20`},
 		{"no such failure rule", rule(policy.Rule{Limit: good, OnFailure: "open"}),
 			`domains[0].rules[0].on_failure: "open" is not one of allow, deny and local`},
 	}
@@ -92,6 +93,31 @@ func TestCompileReportsEverything(t *testing.T) {
 	var one *policy.Error
 	if !errors.As(err, &one) || one != es[0] {
 		t.Errorf("errors.As finds %v, want the first error", one)
+	}
+}
+
+// TestCompileBoundsTheLimitsOfEveryRequest has a domain in two parts with as
+// many limits for every request as one request can be held to, and others that
+// do not count.
+func TestCompileBoundsTheLimitsOfEveryRequest(t *testing.T) {
+	limit := weir.PerMinute(5)
+	var rules []policy.Rule
+	for i := range 1000 {
+		rules = append(rules, policy.Rule{Name: fmt.Sprint("always", i), Limit: limit, Optional: i%2 == 0},
+			policy.Rule{Name: fmt.Sprint("when", i), Limit: limit, When: policy.When{"path": {"/search"}}},
+			policy.Rule{Name: fmt.Sprint("optional", i), Limit: limit, By: []string{"user"}, Optional: true},
+			policy.Rule{Name: fmt.Sprint("deny", i), Deny: true})
+	}
+	more := policy.Domain{Name: "e", Rules: []policy.Rule{{Name: "x", Limit: limit}}}
+	domains := []policy.Domain{{Name: "d", Rules: rules[:100]}, more, {Name: "d", Rules: rules[100:]}}
+	compile(t, domains...)
+	last := &domains[2]
+	last.Rules = append(last.Rules, policy.Rule{Name: "one-more", Limit: limit, By: []string{"ip"}}, policy.Rule{Name: "two-more", Limit: limit})
+	_, err := policy.Compile(domains)
+	want := `domains[2].rules[3900]: domain "d" has more than 1000 limits for every request, which is the most that can decide one: ` +
+		`give rules a when, such as when: {path: /search}, or split the domain`
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
 }
 

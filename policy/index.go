@@ -7,9 +7,10 @@ import (
 
 // index finds, among conditions that are known by number, those that a request
 // may meet. Each is filed under the literals of one attribute, so that a
-// request reaches it only with a value that begins, ends or is as it must.
+// request reaches it only with a value that begins, ends or is as it must, or
+// is not empty if that is all it must.
 type index struct {
-	always     []int32 // no attribute has only patterns with a literal
+	always     []int32 // each attribute has a pattern of stars alone
 	empty      []filed // an attribute must be empty or missing
 	attributes map[string]*shelf
 }
@@ -22,6 +23,7 @@ type filed struct {
 // shelf holds what is filed under one attribute.
 type shelf struct {
 	exact, prefix, suffix literals
+	present               []int32
 }
 
 type literals struct {
@@ -43,9 +45,10 @@ func (x *index) candidates(attributes map[string]string, visit func(id int32)) {
 	}
 	for name, value := range attributes {
 		s := x.attributes[name]
-		if s == nil {
+		if s == nil || value == "" {
 			continue
 		}
+		each(s.present, visit)
 		each(s.exact.ids[value], visit)
 		for _, n := range s.prefix.upTo(len(value)) {
 			each(s.prefix.ids[value[:n]], visit)
@@ -94,6 +97,7 @@ const (
 	exact kind = iota
 	prefix
 	suffix
+	present // any text but the empty one
 )
 
 // newIndex files each of the members where the fewest others are.
@@ -125,7 +129,8 @@ func (c *condition) literals() []literal {
 	return ls
 }
 
-// globLiterals returns what every match begins and ends with, unless empty.
+// globLiterals returns what every match begins and ends with, unless empty; if
+// both are, that it is present, unless "" is a match.
 func globLiterals(attribute, glob string) []literal {
 	var ls []literal
 	if text := glob[:strings.IndexAny(glob, "*?")]; text != "" {
@@ -133,6 +138,9 @@ func globLiterals(attribute, glob string) []literal {
 	}
 	if text := glob[strings.LastIndexAny(glob, "*?")+1:]; text != "" {
 		ls = append(ls, literal{attribute, suffix, text})
+	}
+	if len(ls) == 0 && strings.Trim(glob, "*") != "" {
+		ls = append(ls, literal{attribute, present, ""})
 	}
 	return ls
 }
@@ -191,7 +199,7 @@ func (x *index) file(id int32, ls []literal) {
 		x.always = append(x.always, id)
 	}
 	for _, l := range ls {
-		if l.text == "" {
+		if l == (literal{l.attribute, exact, ""}) {
 			x.fileEmpty(id, l.attribute)
 			continue
 		}
@@ -200,7 +208,20 @@ func (x *index) file(id int32, ls []literal) {
 			s = new(shelf)
 			x.attributes[l.attribute] = s
 		}
-		[...]*literals{exact: &s.exact, prefix: &s.prefix, suffix: &s.suffix}[l.kind].add(l.text, id)
+		s.add(l, id)
+	}
+}
+
+func (s *shelf) add(l literal, id int32) {
+	switch l.kind {
+	case exact:
+		s.exact.add(l.text, id)
+	case prefix:
+		s.prefix.add(l.text, id)
+	case suffix:
+		s.suffix.add(l.text, id)
+	case present:
+		s.present = append(s.present, id)
 	}
 }
 

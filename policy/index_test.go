@@ -22,6 +22,8 @@ var shapes = []struct {
 		map[string]string{"user": "b7"}},
 	{"prefix", func(i int) When { return When{"method": {"GET"}, "path": {fmt.Sprintf("/p%05d/*", i)}} },
 		map[string]string{"method": "GET", "path": "/p00007/x"}},
+	{"any but the empty value", func(i int) When { return When{fmt.Sprintf("x%d", i): {"?*"}} },
+		map[string]string{"x7": "on", "x8": "", "path": "/p7"}},
 	{"suffix", func(i int) When { return When{"host": {fmt.Sprintf("*.h%05d.org", i)}} },
 		map[string]string{"host": "www.h00007.org"}},
 	{"common prefix", func(i int) When { return When{"path": {fmt.Sprintf("/api/*/%05d", i)}} },
@@ -40,6 +42,18 @@ func shaped(tb testing.TB, n int, when func(i int) When) *Policy {
 	}
 	return mustCompile(tb, d)
 }
+
+// optional are n rules of which a request with attribute x7 matches one.
+func optional(tb testing.TB, n int) *Policy {
+	tb.Helper()
+	d := Domain{Name: "d"}
+	for i := range n {
+		d.Rules = append(d.Rules, Rule{Name: fmt.Sprint(i), By: []string{"user", fmt.Sprintf("x%d", i)}, Optional: true, Limit: weir.PerMinute(5)})
+	}
+	return mustCompile(tb, d)
+}
+
+var withX7 = map[string]string{"user": "al", "x7": "on", "x8": ""}
 
 // overridden is one rule with n overrides, of which a request matches one.
 func overridden(tb testing.TB, n int, when func(i int) When) *Policy {
@@ -80,6 +94,14 @@ func TestWorkDoesNotGrow(t *testing.T) {
 	}
 }
 
+func TestWorkDoesNotGrowWithOptionalRules(t *testing.T) {
+	for _, n := range []int{10, 1000, 10_000} {
+		if got := tested(&optional(t, n).byName["d"].index, withX7); got != 1 {
+			t.Errorf("%d of %d rules are tested, want 1", got, n)
+		}
+	}
+}
+
 func tested(x *index, attributes map[string]string) int {
 	n := 0
 	x.candidates(attributes, func(int32) { n++ })
@@ -108,7 +130,10 @@ func TestMatchAllocates(t *testing.T) {
 
 // BenchmarkMatch is flat in the number of rules.
 func BenchmarkMatch(b *testing.B) {
-	for _, s := range shapes[1:4] {
+	for _, n := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprintf("optional/rules=%d", n), func(b *testing.B) { benchmark(b, optional(b, n), withX7) })
+	}
+	for _, s := range shapes[1:5] {
 		for _, n := range []int{10, 1000, 10_000} {
 			b.Run(fmt.Sprintf("%s/rules=%d", s.name, n), func(b *testing.B) {
 				benchmark(b, shaped(b, n, s.when), s.match)

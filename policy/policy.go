@@ -10,7 +10,8 @@ import (
 )
 
 // Domain is a named set of rules. Several Domains may share a name: their
-// rules are put together, in order.
+// rules are put together, in order. At most 1000 of its limits may hold for
+// every request.
 type Domain struct {
 	Name  string // printable ASCII, not empty
 	Rules []Rule
@@ -85,8 +86,8 @@ type domain struct {
 
 type rule struct {
 	*Rule
-	key       string // the key of a rule without By, and what the others' begin with
-	when      conditions
+	key       string     // the key of a rule without By, and what the others' begin with
+	when      conditions // with those of Optional
 	overrides []conditions
 	index     index // of overrides
 }
@@ -122,7 +123,7 @@ func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (
 	}
 	start := len(dst)
 	d.index.candidates(attributes, func(id int32) {
-		if r := &d.rules[id]; r.applies(attributes) {
+		if r := &d.rules[id]; r.when.match(attributes) {
 			dst = append(dst, Row{Rule: r.Rule, order: id})
 		}
 	})
@@ -133,18 +134,6 @@ func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (
 		d.rules[found[i].order].fill(&found[i], attributes)
 	}
 	return dst[:start+len(found)], true
-}
-
-// applies reports whether r is for a request with these attributes.
-func (r *rule) applies(attributes map[string]string) bool {
-	if r.Optional {
-		for _, name := range r.By {
-			if attributes[name] == "" {
-				return false
-			}
-		}
-	}
-	return r.when.match(attributes)
 }
 
 // fill sets what the request is held to.

@@ -272,3 +272,16 @@ func TestUnknownDomain(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestReplayOfTheFarFuture has a clock that is nearly as far as ParseLine goes.
+func TestReplayOfTheFarFuture(t *testing.T) {
+	const ips = 5000
+	var text strings.Builder
+	for i := range 3 * ips {
+		fmt.Fprintf(&text, "10.0.%d.%d - - [31/Dec/2190:23:59:%02d +0000] \"GET / HTTP/1.1\" 200 1\n", i%ips/250, i%250, 57+i/ips)
+	}
+	_, events := read(t, strings.NewReader(text.String()))
+	if got := replay(t, events, perIP(weir.PerMinute(1))); got.Requests != 3*ips || got.Admitted != ips {
+		t.Errorf("%d of %d requests admitted, want %d of %d", got.Admitted, got.Requests, ips, 3*ips)
+	}
+}

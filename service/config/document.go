@@ -69,7 +69,9 @@ func (d *document) mapping(n *node, p policy.Path, want string, fs fields) {
 			e.Message += "; known here are " + strings.Join(known, ", ")
 			return
 		}
-		d.failed[sibling(p, e.Nearest).String()] = true
+		if n.find(e.Nearest).key == nil {
+			d.failed[sibling(p, e.Nearest).String()] = true
+		}
 	})
 }
 

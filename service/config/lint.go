@@ -59,17 +59,23 @@ func (t *linter) rule(p policy.Path, r policy.Rule) {
 	t.unreachable(p, r.Overrides)
 }
 
-// defaults finds overrides that are kept by another algorithm than their rule
-// only because of their size.
+// defaults finds overrides that name no algorithm and so are kept by another
+// than their rule.
 func (t *linter) defaults(p policy.Path, r policy.Rule) {
 	for i, o := range r.Overrides {
-		if r.Deny || o.Deny || !plain(r.Limit) || !plain(o.Limit) {
+		if r.Deny || o.Deny || !plain(o.Limit) {
 			continue
 		}
-		if of, by := algorithm(r.Limit), algorithm(o.Limit); of != by {
-			t.add(p.At("overrides", i, "limit"), "%s is kept by %s and the rule's %s by %s, the defaults for these sizes: what a key has used does not carry over between them; write algorithm: %s beside the rule's limit",
-				o.Limit, by, r.Limit, of, weir.SlidingBuckets)
+		of, by := algorithm(r.Limit), algorithm(o.Limit)
+		if of == by {
+			continue
 		}
+		name := of
+		if of == weir.SlidingLog { // which this override may be too large for
+			name = by
+		}
+		t.add(p.At("overrides", i, "limit"), "%s is kept by %s, the default for its size, and the rule's %s by %s: what a key has used does not carry over between them; write algorithm: %s beside the rule's limit",
+			o.Limit, by, r.Limit, of, name)
 	}
 }
 
@@ -82,8 +88,7 @@ func algorithm(l weir.Limit) weir.Algorithm {
 }
 
 // unreachable finds overrides of which every request is taken by an earlier
-// one. It asks a policy with a rule for each of them which is the first to
-// match an example.
+// one. It asks a policy with a rule for each of them which ones match an example.
 func (t *linter) unreachable(p policy.Path, overrides []policy.Override) {
 	var rules []policy.Rule
 	for i, o := range overrides {
@@ -91,12 +96,13 @@ func (t *linter) unreachable(p policy.Path, overrides []policy.Override) {
 	}
 	all := compiled(rules)
 	for i, o := range overrides {
-		first := i
-		if rows, _ := all.Match(nil, probe, example(o.When)); len(rows) > 0 {
-			first, _ = strconv.Atoi(rows[0].Rule.Name)
-		}
-		if first < i && covers(overrides[first].When, o.When) {
-			t.add(p.At("overrides", i), "this override never matches: overrides[%d] takes all of its requests; put this one before it, or remove it", first)
+		rows, _ := all.Match(nil, probe, example(o.When))
+		for _, row := range rows {
+			j, _ := strconv.Atoi(row.Rule.Name)
+			if j < i && covers(overrides[j].When, o.When) {
+				t.add(p.At("overrides", i), "this override never matches: overrides[%d] takes all of its requests; put this one before it, or remove it", j)
+				break
+			}
 		}
 	}
 }

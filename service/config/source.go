@@ -13,6 +13,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/weirlimit/weir"
 )
 
 // maxFile bounds the size of a file, in bytes.
@@ -122,11 +124,24 @@ func (s spot) place(path string) Place { return s.source.place(s.line, s.column,
 
 func (s *source) place(line, column int, path string) Place {
 	p := Place{File: s.name, Line: line, Column: column, Path: path, order: s.order}
-	// A report may end up in a log, where a token must not.
-	if line >= 1 && line <= len(s.lines) && !strings.Contains(s.lines[line-1], "token:") {
+	if line < 1 || line > len(s.lines) {
+		return p
+	}
+	key := path
+	if path == "" && line > 1 { // the line may be the value of a key above it
+		key = s.lines[line-2]
+	}
+	if !secret(key) && !secret(s.lines[line-1]) {
 		p.Snippet = printable(s.lines[line-1])
 	}
 	return p
+}
+
+// secret reports whether a text may hold or name a token: a report may end up
+// in a log, where none must be.
+func secret(text string) bool {
+	text = strings.ReplaceAll(strings.ToLower(text), weir.TokenBucket.String(), "")
+	return strings.Contains(text, "token")
 }
 
 // printable is a line as a terminal can show it, cut to a bearable length.

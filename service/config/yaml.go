@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -157,17 +156,16 @@ func (c *converter) convert(n ast.Node) *node {
 	case *ast.AliasNode:
 		return c.alias(n)
 	case *ast.TagNode:
-		return newNode(broken, n).fault("a tag such as %s is not read here: leave it out, and quote what is to be text", n.GetToken().Value)
+		return newNode(broken, n).fault("a tag, which is what begins with !, is not read here: leave it out, and quote what is to be text")
 	}
 	return newNode(broken, n).fault("this kind of YAML is not read here: write a value, a list or a mapping")
 }
 
 func (c *converter) alias(n *ast.AliasNode) *node {
-	name := n.Value.GetToken().Value
-	if target := c.anchors[name]; target != nil {
+	if target := c.anchors[n.Value.GetToken().Value]; target != nil {
 		return target
 	}
-	return newNode(broken, n).fault("no anchor &%s comes before this alias; a pattern that begins with a star is to be quoted, as in \"*%s\"", name, name)
+	return newNode(broken, n).fault("no anchor comes before this alias; a pattern that begins with a star is to be quoted, as in \"*.org\"")
 }
 
 // mapping converts the pairs of a mapping. Those of merge keys come after its
@@ -228,6 +226,6 @@ func text(n ast.Node, text string) *node {
 }
 
 // fault is a node in the place of n that stands for an error.
-func (n *node) fault(format string, args ...any) *node {
-	return &node{kind: broken, text: fmt.Sprintf(format, args...), line: n.line, column: n.column}
+func (n *node) fault(text string) *node {
+	return &node{kind: broken, text: text, line: n.line, column: n.column}
 }
