@@ -48,7 +48,7 @@ type Row struct {
 	weir.Decision
 	// Name is that of the rule; empty for a check.
 	Name string
-	// Key is what was limited.
+	// Key is what was limited: of a check, the key that it was given.
 	Key string
 	// Window is that of the limit; 0 if a rule denies without one.
 	Window time.Duration
@@ -96,8 +96,9 @@ func (e *UnknownDomainError) Error() string {
 type Options struct {
 	// Limiter decides; it is required.
 	Limiter *weir.Limiter
-	// Observe, if not nil, is called with each answer before it is returned.
-	// It must be quick and safe for concurrent use.
+	// Observe, if not nil, is called with each answer before it is returned,
+	// also with those that are an Err. It must be quick and safe for concurrent
+	// use.
 	Observe func(Event)
 }
 
@@ -218,10 +219,9 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 		if a.Err == nil {
 			a.Err = inChecks(lists[i].Err)
 		}
-		if a.Err != nil {
-			continue
+		if a.Err == nil {
+			a.Decision, a.Rows = plans[i].sum(&lists[i]), plans[i].rows
 		}
-		a.Decision, a.Rows = plans[i].sum(&lists[i]), plans[i].rows
 		if e.observe != nil {
 			e.observe(Event{Query: &queries[i], Answer: a})
 		}

@@ -343,6 +343,29 @@ func TestReset(t *testing.T) {
 	}
 }
 
+func TestChecksShareNothingWithRules(t *testing.T) {
+	e, _ := newEngine(t, true, slack)
+	ctx := t.Context()
+	charged, err := e.Check(ctx, ask("errors", 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := check("slack:per-category:errors", weir.Per(3, 30*time.Minute))
+	a, err := e.Check(ctx, same)
+	if got, want := text(a), "ok ok 2/3 | ok slack:per-category:errors 2/3"; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	wantUnits(t, 1)(e.Count(ctx, same, time.Minute))
+	wantUnits(t, 1)(e.RefundOldest(ctx, same))
+	wantUnits(t, 0)(e.RefundOldest(ctx, same))
+	if _, err := e.Charge(ctx, same); err != nil {
+		t.Error(err)
+	}
+	wantUnits(t, 1)(e.Reset(ctx, same))
+	wantUnits(t, 2)(e.Count(ctx, ask("errors", 1), time.Minute))
+	wantUnits(t, 4)(e.Refund(ctx, charged.Receipts()...))
+}
+
 // wantUnits returns a check of what a call returned.
 func wantUnits(t *testing.T, want int64) func(int64, error) {
 	return func(got int64, err error) {
@@ -375,14 +398,25 @@ func TestObserveSeesEveryAnswer(t *testing.T) {
 	var seen []string
 	e := decide.New(decide.Options{
 		Limiter: weir.New(weir.Options{}),
-		Observe: func(ev decide.Event) { seen = append(seen, ev.Query.Checks[0].Key+" "+ev.Answer.Reason.String()) },
+		Observe: func(ev decide.Event) {
+			said := ev.Answer.Reason.String()
+			if ev.Answer.Err != nil {
+				said = ev.Answer.Err.Error()
+			}
+			seen = append(seen, ev.Query.Checks[0].Key+" "+said)
+		},
 	})
 	one := weir.PerMinute(1)
-	e.CheckEach(t.Context(), []decide.Query{check("a", one), check("a", one), check("bad", weir.Limit{})})
+	e.CheckEach(t.Context(), []decide.Query{check("a", one), check("a", one), check("bad", weir.Limit{Max: 1})})
 	if _, err := e.Charge(t.Context(), check("b", one)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Join(seen, ", "), "a ok, a over_limit, b ok"; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if len(seen) != 4 {
+		t.Fatalf("got %q, want four answers", seen)
+	}
+	for i, want := range []string{"a ok", "a over_limit", "bad weir: window ", "b ok"} {
+		if !strings.HasPrefix(seen[i], want) {
+			t.Errorf("answer %d: got %s, want %s", i, seen[i], want)
+		}
 	}
 }

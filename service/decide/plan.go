@@ -54,6 +54,7 @@ func planChecks(checks []weir.Request, record bool) plan {
 			request.Mode = weir.Record
 		}
 		p.rows = append(p.rows, Row{Key: request.Key, Window: request.Limit.Window})
+		request.Key = ":" + request.Key // as no rule's key begins, so that they share no state
 		p.of = append(p.of, i)
 	}
 	return p

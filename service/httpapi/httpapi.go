@@ -9,10 +9,13 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"mime"
+	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,8 +25,9 @@ import (
 )
 
 const (
-	// maxBody is the largest body read, in bytes.
-	maxBody = 1 << 20
+	// maxBody is the largest body read, in bytes, and maxRefund that of a
+	// refund, whose receipt holds the keys in base64.
+	maxBody, maxRefund = 1 << 20, 2 << 20
 	// maxBatch is the largest number of requests in a batch, and maxChecks of
 	// checks in a request.
 	maxBatch, maxChecks = 1000, 1000
@@ -37,7 +41,8 @@ type Options struct {
 	// words why. Nil means always ready.
 	Ready func() (ready bool, detail string)
 	// Token, if not empty, must come as a bearer token with every request to
-	// the Admin handler but /healthz.
+	// the Admin handler but /healthz. If it is empty, the Admin handler answers
+	// only requests whose Host is localhost or a loopback IP address.
 	Token string
 	// Log receives the failures that callers are not told the details of; nil
 	// discards them.
@@ -51,11 +56,11 @@ type api struct{ Options }
 func New(o Options) http.Handler {
 	a := &api{o}
 	mux := a.mux()
-	mux.Handle("/v1/check", a.post(a.check))
-	mux.Handle("/v1/batch", a.post(a.batch))
-	mux.Handle("/v1/charge", a.post(a.charge))
-	mux.Handle("/v1/refund", a.post(a.refund))
-	mux.Handle("/v1/count", a.post(a.count))
+	mux.Handle("/v1/check", a.post(maxBody, a.check))
+	mux.Handle("/v1/batch", a.post(maxBody, a.batch))
+	mux.Handle("/v1/charge", a.post(maxBody, a.charge))
+	mux.Handle("/v1/refund", a.post(maxRefund, a.refund))
+	mux.Handle("/v1/count", a.post(maxBody, a.count))
 	return sameOrigin(mux)
 }
 
@@ -63,7 +68,10 @@ func New(o Options) http.Handler {
 func Admin(o Options) http.Handler {
 	a := &api{o}
 	mux := a.mux()
-	mux.Handle("/v1/reset", a.post(a.reset))
+	mux.Handle("/v1/reset", a.post(maxBody, a.reset))
+	if o.Token == "" {
+		return sameOrigin(thisHost(mux))
+	}
 	return sameOrigin(bearer(o.Token, mux))
 }
 
@@ -174,10 +182,10 @@ func (a *api) reset(ctx context.Context, body []byte) (any, error) {
 	return map[string]int64{"reset": n}, err
 }
 
-// post serves a call that takes and returns JSON.
-func (a *api) post(call func(ctx context.Context, body []byte) (any, error)) http.Handler {
+// post serves a call that takes JSON, of at most so many bytes, and returns it.
+func (a *api) post(most int64, call func(ctx context.Context, body []byte) (any, error)) http.Handler {
 	return only(http.MethodPost, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := readBody(w, r)
+		body, err := readBody(w, r, most)
 		var result any
 		if err == nil {
 			result, err = call(r.Context(), body)
@@ -202,7 +210,7 @@ func (a *api) problem(err error) *problem {
 // readBody returns the body of a request that says it is JSON, or does not say
 // what it is. What a form sends is what curl -d sends; it is read as JSON, and
 // sameOrigin keeps forms of foreign pages out.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
 	if header := r.Header.Get("Content-Type"); header != "" {
 		switch kind, _, err := mime.ParseMediaType(header); {
 		case err != nil, kind != "application/json" && kind != "application/x-www-form-urlencoded":
@@ -210,11 +218,11 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			return nil, newProblem(http.StatusUnsupportedMediaType, "", "Content-Type: want application/json")
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return nil, newProblem(http.StatusRequestEntityTooLarge, "", "the body is larger than 1 MiB: send fewer requests at once")
+		return nil, newProblem(http.StatusRequestEntityTooLarge, "", fmt.Sprintf("the body is larger than %d MiB: send less at once", most>>20))
 	case err != nil:
 		return nil, newProblem(http.StatusBadRequest, "", "the body could not be read: it ended early or came too slowly")
 	case !utf8.Valid(body) || !paired(body):
@@ -242,12 +250,22 @@ func sameOrigin(next http.Handler) http.Handler {
 	return protection.Handler(next)
 }
 
-// bearer lets only requests with the token pass, if there is one; /healthz
-// needs none.
+// thisHost refuses requests to a name that need not be this machine's: a web
+// page can point its own name here, and then its origin is the same.
+func thisHost(next http.Handler) http.Handler {
+	refuse := problemHandler(http.StatusForbidden, "without an admin token only requests to localhost or 127.0.0.1 are answered: use such a URL, or set an admin token")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := (&url.URL{Host: r.Host}).Hostname()
+		if !strings.EqualFold(name, "localhost") && !net.ParseIP(name).IsLoopback() {
+			refuse.ServeHTTP(w, r)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bearer lets only requests with the token pass; /healthz needs none.
 func bearer(token string, next http.Handler) http.Handler {
-	if token == "" {
-		return next
-	}
 	want := sha256.Sum256([]byte(token))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -60,7 +60,7 @@ func (d *door) post(path, body string) *httptest.ResponseRecorder {
 		handler = d.admin
 	}
 	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest("POST", path, strings.NewReader(body)))
+	handler.ServeHTTP(w, httptest.NewRequest("POST", "http://localhost"+path, strings.NewReader(body)))
 	return w
 }
 
@@ -265,11 +265,11 @@ func TestWire(t *testing.T) {
 					`{"error":{"type":"about:blank","title":"Bad Request","status":400,` +
 					`"detail":"requests[2] \"7\": want an object such as {\"key\":\"search:alice\",\"limit\":\"5/minute\"} or {\"domain\":\"slack\",\"attributes\":{\"category\":\"errors\"}}","field":"requests[2]"}},` +
 					`{"error":{"type":"about:blank","title":"Not Found","status":404,` +
-					`"detail":"domain \"slakc\" is unknown: want slack or quiet","field":"requests[3].domain"}},` +
+					`"detail":"requests[3].domain \"slakc\" is unknown: want slack or quiet","field":"requests[3].domain"}},` +
 					`{"allowed":false,"limit":1,"remaining":0,"retry_after_ms":1000,"reset_after_ms":1000,"reason":"over_limit",` +
 					`"rules":[{"key":"k","allowed":false,"limit":1,"window_ms":1000,"remaining":0,"retry_after_ms":1000,"reset_after_ms":1000}]},` +
 					`{"error":{"type":"about:blank","title":"Bad Request","status":400,` +
-					`"detail":"checks[1].limit \"2/1s\": want the limit of the other request for the same key and window, 1/1s","field":"requests[5].checks[1].limit"}}]}`,
+					`"detail":"requests[5].checks[1].limit \"2/1s\": want the limit of the other request for the same key and window, 1/1s","field":"requests[5].checks[1].limit"}}]}`,
 			},
 			{"/v1/batch", `{"requests":[]}`, `{"decisions":[]}`},
 		},
@@ -333,6 +333,34 @@ func TestRefundByReceipt(t *testing.T) {
 		t.Errorf("a receipt was returned twice: %s", w.Body)
 	}
 	wantProblem(t, d.post("/v1/refund", strings.Replace(body, "{", `{"limit":"5/s",`, 1)), http.StatusBadRequest, "limit", "beside receipt")
+}
+
+func TestTheReceiptOfTheLongestKeyComesBack(t *testing.T) {
+	d := open(t, true)
+	a := d.check(t, `{"key":"`+strings.Repeat("k", 1_000_000)+`","limit":"5/minute"}`)
+	if w := d.post("/v1/refund", `{"receipt":"`+a.Receipt+`"}`); strings.TrimSpace(w.Body.String()) != `{"refunded":1}` {
+		t.Errorf("status %d: %s", w.Code, w.Body)
+	}
+}
+
+func TestReceiptsOfNoChargeAreRefused(t *testing.T) {
+	d := open(t, false, slack)
+	const errors = `{"domain":"slack","attributes":{"category":"errors"}`
+	var made weir.Receipt
+	if err := made.UnmarshalText([]byte(strings.Split(d.check(t, errors+`}`).Receipt, ".")[1])); err != nil {
+		t.Fatal(err)
+	}
+	made.ID = 0
+	text, err := made.MarshalText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, receipt := range []string{string(text), ""} {
+		wantProblem(t, d.post("/v1/refund", `{"receipt":"`+receipt+`"}`), http.StatusBadRequest, "receipt", "as it was")
+	}
+	if a := d.check(t, errors+`,"cost":0}`); a.Remaining != 2 {
+		t.Errorf("got %+v, want 2 remaining", a)
+	}
 }
 
 func TestRefundWithoutReceiptAndReset(t *testing.T) {

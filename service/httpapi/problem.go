@@ -31,10 +31,13 @@ func newProblem(status int, field, detail string) *problem {
 // Error returns the detail.
 func (p *problem) Error() string { return p.Detail }
 
-// in returns p as a problem of what is at path.
+// in returns p as a problem of what is at path; a detail begins with its field.
 func (p *problem) in(path string) *problem {
 	q := *p
 	q.Field = member(path, p.Field)
+	if rest, ok := strings.CutPrefix(p.Detail, p.Field); ok && p.Field != "" {
+		q.Detail = q.Field + rest
+	}
 	return &q
 }
 

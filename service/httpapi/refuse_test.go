@@ -86,6 +86,7 @@ func TestBadBodies(t *testing.T) {
 		{"a key of loose base64", "/v1/check", `{"key_base64":"YR==","limit":"5/s"}`, "key_base64", "YWxpY2U="},
 		{"a limit that is a number", "/v1/check", `{"key":"a","limit":5}`, "limit", `"5/minute"`},
 		{"a limit of no form", "/v1/check", `{"key":"a","limit":"5 per minute"}`, "limit", "5/minute"},
+		{"an algorithm without a name", "/v1/check", `{"key":"a","limit":"5/s","algorithm":""}`, "algorithm", "or leave the member out"},
 		{"a limit of zero", "/v1/check", `{"key":"a","limit":"0/s"}`, "limit", "1 to 2147483648"},
 		{"a long limit", "/v1/check", `{"key":"a","limit":"` + long + `"}`, "limit", "5/minute"},
 		{"an unknown algorithm", "/v1/check", `{"key":"a","limit":"5/s","algorithm":"gcra"}`, "algorithm", "token-bucket"},
@@ -106,6 +107,7 @@ func TestBadBodies(t *testing.T) {
 		{"a check that is none", "/v1/check", `{"checks":["a"]}`, "checks[0]", "an object"},
 		{"a check without a key", "/v1/check", `{"checks":[{"key":"a","limit":"5/s"},{"limit":"5/s"}]}`, "checks[1]", "key, key_base64"},
 		{"a check of a domain", "/v1/check", `{"checks":[{"domain":"d"}]}`, "checks[0].domain", "not known here"},
+		{"a check without a limit", "/v1/check", `{"checks":[{"key":"a"}]}`, "checks[0].limit", "checks[0].limit is missing"},
 		{"a check with a bad limit", "/v1/check", `{"checks":[{"key":"a","limit":"5"}]}`, "checks[0].limit", "5/minute"},
 		{
 			"checks that disagree", "/v1/check", `{"checks":[{"key":"a","limit":"5/s"},{"key":"a","limit":"6/s"}]}`,
@@ -157,6 +159,7 @@ func TestRefusals(t *testing.T) {
 		{"a charge beside a config", open(t, false, slack), "/v1/charge", inline, 403, "", "server: {inline: true}"},
 		{"a refund beside a config", open(t, false, slack), "/v1/refund", inline, 403, "", "server: {inline: true}"},
 		{"a body of more than 1 MiB", open(t, true), "/v1/check", strings.Repeat(" ", 1<<20) + inline, 413, "", "1 MiB"},
+		{"a refund of more than 2 MiB", open(t, true), "/v1/refund", strings.Repeat(" ", 2<<20) + inline, 413, "", "2 MiB"},
 		{"an unknown path", open(t, true), "/v2/check", inline, 404, "", "/v1/check"},
 		{"reset for callers", open(t, true), "/v1/reset/", inline, 404, "", "nothing at this path"},
 		{"a post to healthz", open(t, true), "/healthz", ``, 405, "", "GET, HEAD"},
@@ -260,7 +263,7 @@ func TestHealthAndReadiness(t *testing.T) {
 	get := func(handler http.Handler, path, want string) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		handler.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost"+path, nil))
 		if got := http.StatusText(w.Code) + " " + strings.TrimSpace(w.Body.String()); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
@@ -273,6 +276,27 @@ func TestHealthAndReadiness(t *testing.T) {
 		get(handler, "/readyz", `OK {"ready":true,"detail":"serving"}`)
 	}
 	get(httpapi.New(httpapi.Options{Engine: engine}), "/readyz", `OK {"ready":true,"detail":"serving"}`)
+}
+
+// A page that points its own name at this machine is not of another origin, but
+// it cannot choose what the browser says the host is.
+func TestWithoutATokenOperatorsAskThisHost(t *testing.T) {
+	d := open(t, true)
+	for host, ok := range map[string]bool{
+		"localhost": true, "LocalHost:6070": true, "127.0.0.1:6070": true, "127.9.9.9": true, "[::1]:6070": true, "[::1]": true,
+		"evil.example": false, "evil.example:6070": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
+		"10.0.0.1:6070": false, "0.0.0.0:6070": false, "": false,
+	} {
+		r := httptest.NewRequest("POST", "/v1/reset", strings.NewReader(`{"key":"a","limit":"5/s"}`))
+		r.Host = host
+		w := httptest.NewRecorder()
+		d.admin.ServeHTTP(w, r)
+		if !ok {
+			wantProblem(t, w, http.StatusForbidden, "", "localhost or 127.0.0.1")
+		} else if w.Code != http.StatusOK {
+			t.Errorf("host %q: status %d: %s", host, w.Code, w.Body)
+		}
+	}
 }
 
 func TestTheAdminToken(t *testing.T) {

@@ -128,7 +128,7 @@ func (f *fields) member(d decoder, name, path string) (err error) {
 	case "limit":
 		f.limit, err = readText(d, path, "5/minute", weir.ParseLimit)
 	case "algorithm":
-		f.algorithm, err = readText(d, path, "sliding-log", weir.ParseAlgorithm)
+		f.algorithm, err = readText(d, path, "sliding-log", parseAlgorithm)
 	case "cost":
 		f.cost, err = readCost(d, path)
 	case "domain":
@@ -160,7 +160,7 @@ func (f *fields) oneForm(path string, members []string, example string) error {
 	for _, name := range members {
 		ok := name == form.name || name == "last" || slices.Contains(form.needs, name) || slices.Contains(form.takes, name)
 		if f.given[name] && !ok {
-			return newProblem(http.StatusBadRequest, member(path, name), fmt.Sprintf("%s cannot stand beside %s: leave one of them out", name, form.name))
+			return newProblem(http.StatusBadRequest, member(path, name), fmt.Sprintf("%s cannot stand beside %s: leave one of them out", member(path, name), form.name))
 		}
 	}
 	if slices.Contains(members, "last") && !f.given["last"] {
@@ -178,7 +178,7 @@ func chosenBy(members []string) []string {
 
 // agree puts the algorithm into the limit, and the cost of all into the checks.
 func (f *fields) agree(path string) error {
-	if f.given["algorithm"] && f.algorithm != 0 {
+	if f.given["algorithm"] {
 		at, was := member(path, "algorithm"), f.limit.Algorithm
 		if was != 0 && was != f.algorithm {
 			return &weir.InvalidError{Field: at, Value: f.algorithm.String(), Want: was.String() + ", as the limit says, or none"}
@@ -285,6 +285,15 @@ func readChecks(d decoder, path string) ([]fields, error) {
 	return checks, err
 }
 
+// parseAlgorithm reads a name; to leave the choice to the limit, a request has
+// no such member.
+func parseAlgorithm(text string) (weir.Algorithm, error) {
+	if text == "" {
+		return 0, &weir.InvalidError{Want: "the name of one, such as sliding-log, or leave the member out"}
+	}
+	return weir.ParseAlgorithm(text)
+}
+
 // parseDuration reads what may follow the slash of a limit.
 func parseDuration(text string) (time.Duration, error) {
 	l, err := weir.ParseLimit("1/" + text)
@@ -299,7 +308,8 @@ func parseReceipts(text string) ([]weir.Receipt, error) {
 	var receipts []weir.Receipt
 	for part := range strings.SplitSeq(text, ".") {
 		var r weir.Receipt
-		if err := r.UnmarshalText([]byte(part)); err != nil {
+		// No charge has the ID 0: it would give back the oldest units of any key.
+		if err := r.UnmarshalText([]byte(part)); err != nil || r.ID == 0 {
 			return nil, &weir.InvalidError{Want: "the receipt of a decision, whole and as it was"}
 		}
 		receipts = append(receipts, r)
@@ -331,5 +341,6 @@ func unknownMember(path string, members []string) error {
 }
 
 func missing(path, name, example string) error {
-	return newProblem(http.StatusBadRequest, member(path, name), fmt.Sprintf("%s is missing, as in %s", name, example))
+	at := member(path, name)
+	return newProblem(http.StatusBadRequest, at, fmt.Sprintf("%s is missing, as in %s", at, example))
 }

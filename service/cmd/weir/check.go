@@ -109,6 +109,11 @@ func (c *checker) question(args []string) (map[string]any, error) {
 		return nil, errors.New("the rules of the domain are missing: name them with --config FILE, or a server with --server URL")
 	}
 	attributes := make(map[string]string, len(args))
+	for _, arg := range append([]string{c.domain}, args...) {
+		if !utf8.ValidString(arg) {
+			return nil, fmt.Errorf("%q is not valid UTF-8: want --domain and NAME=VALUE in UTF-8, such as category=errors", arg)
+		}
+	}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if _, twice := attributes[name]; !ok || twice {

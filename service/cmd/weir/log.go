@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
+var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+
 // newLog returns a log of a level and format as settings name them, such as
 // "info" and "text".
 func newLog(w io.Writer, level, format string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
+	l, ok := levels[level]
+	if !ok {
 		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
 	}
 	switch format {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -43,7 +44,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 	case errors.As(err, &code):
 		return int(code)
 	}
-	fmt.Fprintln(errs, "weir:", err)
+	fmt.Fprintln(errs, "weir:", strings.TrimPrefix(err.Error(), "weir: ")) // an error of the library says so itself
 	return int(exitFailure)
 }
 

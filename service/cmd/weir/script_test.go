@@ -119,7 +119,7 @@ func (b *background) interrupt() error {
 
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	var env []string
-	for _, name := range []string{"WEIR_HTTP", "WEIR_ADMIN", "WEIR_ADMIN_TOKEN", "WEIR_CONFIG", "WEIR_LOG_LEVEL", "GORACE"} {
+	for _, name := range []string{"WEIR_HTTP", "WEIR_ADMIN", "WEIR_ADMIN_TOKEN", "WEIR_CONFIG", "WEIR_INLINE", "WEIR_LOG_LEVEL", "GORACE"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	b, err := begin(ts.Getenv("WORK"), env, args...)

@@ -31,8 +31,9 @@ func serveCmd() *cobra.Command {
 		Long: `Answer checks over the network, until interrupted. What has been accepted by
 then is finished, which takes at most five seconds.
 
-Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, or in the
-server mapping of a config file. A flag beats a variable, which beats a file.`,
+Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, and all but
+--config and --log-format in the server mapping of a config file. A flag beats a
+variable, which beats a file.`,
 		Example: `  weir serve
   weir serve --config slack.yaml --http 127.0.0.1:9000 --admin off`,
 		Args: cobra.NoArgs,
@@ -104,7 +105,7 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	s.state.Store(&starting)
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
 	if loaded.Policy != nil {
-		engine.Load(loaded.Policy, set.Inline != nil && *set.Inline)
+		engine.Load(loaded.Policy, set.inline())
 	}
 	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Log: log}
 	for _, d := range []struct {
@@ -140,7 +141,7 @@ func (s *server) openDoor(name, address string, handler http.Handler, listen lis
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
 	}})
 	return nil
 }
@@ -155,6 +156,9 @@ func (s *server) greet(loaded *config.Config, set settings) {
 			rules += len(d.Rules)
 		}
 		s.log.Info("the config is loaded", "files", strings.Join(loaded.Files, " "), "domains", len(loaded.Policy.Domains()), "rules", rules)
+		if len(loaded.Policy.Domains()) == 0 && !set.inline() {
+			s.log.Warn("the config has no domains, and limits sent with a request are not served beside it, so every request is refused: add domains, or server: {inline: true}")
+		}
 	}
 	for _, d := range s.doors {
 		s.log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
@@ -190,6 +194,10 @@ func observer(log *slog.Logger) func(decide.Event) {
 		return nil
 	}
 	return func(e decide.Event) {
+		if err := e.Answer.Err; err != nil {
+			log.Debug("refused", "domain", e.Query.Domain, "error", err)
+			return
+		}
 		log.Debug("decided", "domain", e.Query.Domain, "allowed", e.Answer.Allowed, "reason", e.Answer.Reason.String(), "rows", len(e.Answer.Rows))
 	}
 }

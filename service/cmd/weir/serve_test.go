@@ -235,7 +235,7 @@ func TestStopFinishesWhatItHasAccepted(t *testing.T) {
 		s.cancel()
 		<-network[callers].closed
 
-		ready, _ := all(t, network.dial(t, operators, "GET /readyz HTTP/1.0\r\n\r\n"))
+		ready, _ := all(t, network.dial(t, operators, "GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n"))
 		if !strings.Contains(ready, "503 ") || !strings.Contains(ready, `{"ready":false,"detail":"stopping"}`) {
 			t.Errorf("/readyz answered %q", ready)
 		}
@@ -286,6 +286,32 @@ func TestADoorThatFailsEndsTheServer(t *testing.T) {
 		<-s.done
 		if err := s.err; err == nil || !strings.Contains(err.Error(), net.ErrClosed.Error()) {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWhatGoesWrongInADoorIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		log, err := newLog(&out, "info", "text")
+		if err != nil {
+			t.Fatal(err)
+		}
+		network, s := pipes{}, server{log: log}
+		panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") })
+		if err := s.openDoor("http", callers, panics, network.listen); err != nil {
+			t.Fatal(err)
+		}
+		d := s.doors[0]
+		go func() { _ = d.server.Serve(d.listener) }()
+		if got, _ := all(t, network.dial(t, callers, "GET / HTTP/1.1\r\nHost: weir\r\n\r\n")); got != "" {
+			t.Errorf("got %q", got)
+		}
+		if got := out.String(); !strings.Contains(got, " WARN http: panic serving") || !strings.Contains(got, "a fault") {
+			t.Errorf("the log does not say so: %s", got)
+		}
+		if err := d.server.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -344,7 +370,7 @@ func TestLogLines(t *testing.T) {
 	if want := `WARN try: curl -d '{"a":1}' x door=http client.name="two words\nlines"` + "\n"; rest != want {
 		t.Errorf("got %s want %s", rest, want)
 	}
-	for _, bad := range [][2]string{{"loud", "text"}, {"info", "xml"}} {
+	for _, bad := range [][2]string{{"loud", "text"}, {"INFO", "text"}, {"info+3", "text"}, {"", "text"}, {"info", "xml"}} {
 		if _, err := newLog(&out, bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), ": want ") {
 			t.Errorf("%v: got %v", bad, err)
 		}

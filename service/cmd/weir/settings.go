@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -27,8 +28,8 @@ type settings struct {
 func addFlags(flags *pflag.FlagSet) {
 	flags.StringArray("config", nil, "file or directory with rules; may be repeated ($WEIR_CONFIG is a list like $PATH)")
 	flags.String("http", "", "address for HTTP, or off (default :8080)")
-	flags.String("grpc", "", "address for gRPC, or off (default :8081)")
-	flags.String("resp", "", "address for the Redis protocol, or off (default off)")
+	flags.String("grpc", "", "address for gRPC, or off; this version does not serve it yet")
+	flags.String("resp", "", "address for the Redis protocol, or off; this version does not serve it yet")
 	flags.String("admin", "", "address for operators, or off (default 127.0.0.1:6070)")
 	flags.String("admin-token", "", "token that operators must send; others can see it here, so better set $WEIR_ADMIN_TOKEN")
 	flags.String("log-level", "", "debug, info, warn or error (default info)")
@@ -80,9 +81,8 @@ func (s settings) check() error {
 	if s.HTTP == off && s.Admin == off {
 		return errors.New("--http and --admin are both off: leave one open, such as --http :8080")
 	}
-	for _, door := range [][2]string{{"http", s.HTTP}, {"admin", s.Admin}} {
-		name, address := door[0], door[1]
-		if _, _, err := net.SplitHostPort(address); err != nil && address != off {
+	for _, door := range [][2]string{{"http", s.HTTP}, {"grpc", s.GRPC}, {"resp", s.RESP}, {"admin", s.Admin}} {
+		if name, address := door[0], door[1]; address != "" && address != off && !isAddress(address) {
 			return fmt.Errorf("--%s %q is no address: want host:port such as 127.0.0.1:8080, :8080, or off", name, address)
 		}
 	}
@@ -90,6 +90,16 @@ func (s settings) check() error {
 		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
 	}
 	return nil
+}
+
+// inline reports whether limits sent with a request are served beside rules.
+func (s settings) inline() bool { return s.Inline != nil && *s.Inline }
+
+// isAddress reports whether a config file would take it as an address, too.
+func isAddress(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	_, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil
 }
 
 // loopback reports whether only this machine can reach an address.
