@@ -103,12 +103,12 @@ func (m *machine) ask(t *rapid.T, question func(*side) (any, error)) {
 	}
 }
 
-// keep keeps the receipts of an answer. Their IDs are a store's own.
+// keep keeps the receipts of an answer. Their IDs and births are a store's own.
 func (s *side) keep(d weir.Decision, err error) (any, error) {
 	s.receipts = append(s.receipts, d.Receipts()...)
-	d.Receipt.ID = 0
+	d.Receipt.ID, d.Receipt.Birth = 0, 0
 	for i := range d.Rows {
-		d.Rows[i].Receipt.ID = 0
+		d.Rows[i].Receipt.ID, d.Rows[i].Receipt.Birth = 0, 0
 	}
 	return d, err
 }
