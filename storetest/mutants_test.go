@@ -22,6 +22,16 @@ type mutant struct {
 	count  func(m *mutant, r weir.Request, d time.Duration) (int64, error)
 	reset  func(m *mutant, rs []weir.Request) (int64, error)
 	seen   map[string]weir.Limit
+	last   time.Time
+
+	immortal bool // Close does nothing
+}
+
+func (m *mutant) Close() error {
+	if m.immortal {
+		return nil
+	}
+	return m.Store.Close()
 }
 
 func (m *mutant) Take(ctx context.Context, lists []weir.List) {
@@ -286,17 +296,17 @@ var mutants = []struct {
 		m.Store.Take(background, lists)
 	}}, []string{"exact", "bounds"}},
 	{"8 clock", "a step back forgets everything", mutant{take: func(m *mutant, lists []weir.List) {
+		now := m.now()
 		for _, l := range lists {
-			for _, r := range l.Requests {
-				one := []weir.List{{Requests: []weir.Request{{Key: r.Key, Limit: r.Limit, Cost: 1, Mode: weir.Peek}}, Rows: make([]weir.Decision, 1)}}
-				m.Store.Take(background, one)
-				if one[0].Rows[0].ResetAfter > 2*r.Limit.Window {
-					_, _ = m.Store.Reset(background, []weir.Request{r})
+			for i := range l.Requests {
+				if r := &l.Requests[i]; now.Before(m.last) {
+					_, _ = m.Store.Reset(background, []weir.Request{*r})
 				}
 			}
 		}
+		m.last = now
 		m.Store.Take(background, lists)
-	}}, nil},
+	}}, []string{"clock-back"}},
 	{"9 linearizable", "look first, charge later", mutant{take: func(m *mutant, lists []weir.List) {
 		looks := make([]weir.List, len(lists))
 		for i, l := range lists {
@@ -335,7 +345,7 @@ var mutants = []struct {
 	{"10 keys", "space around them is dropped", mutant{take: before(func(_ *mutant, r *weir.Request) {
 		r.Key = strings.TrimSpace(r.Key)
 	})}, []string{"keys"}},
-	{"11 errors", "a closed store still answers", mutant{take: after(func(*weir.Request, *weir.Decision) {})}, nil},
+	{"11 errors", "a closed store still answers", mutant{immortal: true}, []string{"closed"}},
 	{"13 reasons", "a denial is ok", mutant{take: after(func(_ *weir.Request, d *weir.Decision) { d.Reason = weir.OK })}, []string{"never", "vectors"}},
 	{"remaining", "one more than there is", mutant{take: after(func(_ *weir.Request, d *weir.Decision) {
 		if d.Remaining > 0 && d.Remaining < d.Limit {
@@ -370,6 +380,9 @@ func TestMutants(t *testing.T) {
 				m := mu.m
 				m.Store, m.now, m.seen = storetest.NewModel(now), now, make(map[string]weir.Limit)
 				return &m, nil
+			}
+			if len(mu.caught) == 0 {
+				t.Error("no check is named that must catch it")
 			}
 			for _, name := range mu.caught {
 				if checks[name].Run(open) == nil {
