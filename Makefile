@@ -18,9 +18,9 @@ test: ## all that needs Go alone: every module with -race, then by itself, witho
 	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test -race -count=1 ./...); done
 	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test -count=1 ./...); done
 
-test-all: ## what takes longer: each fuzz target for 5 s, long random histories (proxies, browsers, faults: none yet)
+test-all: ## what takes longer: 20,000 runs of each fuzz target, long random histories (proxies, browsers, faults: none yet)
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \
-		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 5s .); \
+		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done
 	cd lab && go test -count=1 ./properties -rapid.checks=20000
 	@echo 'test-all: no test needs a proxy, a browser or long faults yet'
