@@ -38,3 +38,37 @@ func clip(s string) string {
 	}
 	return s
 }
+
+// StoreError says that a store could not answer, so that nothing is known of
+// the request but what Unknown says. What it unwraps to is the cause, such as
+// context.DeadlineExceeded.
+type StoreError struct {
+	// Server is the address of the server that was asked, without its secrets.
+	Server string
+	// Hint is what to do about it, in a few words; empty if waiting may help.
+	Hint string
+	// Settings says that the cause can only be a mistake in the settings: it
+	// does not pass by waiting.
+	Settings bool
+	// Unknown says that the request had been sent, so it may have been charged
+	// or given back. It must not be sent again.
+	Unknown bool
+	// Err is the cause.
+	Err error
+}
+
+// Error reads: weir: store 10.0.0.7:6379: WRONGPASS invalid password: set the right user and password.
+func (e *StoreError) Error() string {
+	text := "weir: store"
+	if e.Server != "" {
+		text += " " + e.Server
+	}
+	text += ": " + e.Err.Error()
+	if e.Hint != "" {
+		text += ": " + e.Hint
+	}
+	return text
+}
+
+// Unwrap returns Err.
+func (e *StoreError) Unwrap() error { return e.Err }

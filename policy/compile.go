@@ -47,7 +47,7 @@ func merge(domains []Domain) []Domain {
 
 func copyRule(r Rule) Rule {
 	r.When = copyWhen(r.When)
-	r.By = slices.Clone(r.By)
+	r.By, r.Slot = slices.Clone(r.By), slices.Clone(r.Slot)
 	r.Limit = normal(r.Limit)
 	r.Overrides = slices.Clone(r.Overrides)
 	for i := range r.Overrides {
@@ -95,9 +95,14 @@ func newRule(domain string, r *Rule) rule {
 			when = append(when, condition{attribute: name, globs: []string{"?*"}})
 		}
 	}
+	slot := ""
+	if r.SlotDomain || len(r.Slot) > 0 {
+		slot = escaped(domain)
+	}
 	return rule{
 		Rule:      r,
-		key:       keyStart(domain, r.Name),
+		key:       escaped(domain) + ":" + escaped(r.Name),
+		slot:      slot,
 		when:      when,
 		overrides: overrides,
 		index:     newIndex(overrides),
@@ -163,7 +168,8 @@ func (c *checker) unique(p Path, domain, rule string) {
 func (c *checker) rule(p Path, r *Rule) {
 	c.name(p.At("name"), r.Name, "per-user")
 	c.when(p.At("when"), r.When)
-	c.by(p.At("by"), r.By)
+	c.attributes(p.At("by"), r.By)
+	c.slot(p.At("slot"), r)
 	c.limit(p, "rule", r.Limit, r.Deny)
 	for i, o := range r.Overrides {
 		q := p.At("overrides", i)
@@ -189,12 +195,25 @@ func (c *checker) when(p Path, w When) {
 	}
 }
 
-func (c *checker) by(p Path, by []string) {
-	for i, name := range by {
+func (c *checker) attributes(p Path, names []string) {
+	for i, name := range names {
 		if name == "" {
 			c.add(p.At(i), "an attribute has no name: write one such as user")
-		} else if slices.Contains(by[:i], name) {
+		} else if slices.Contains(names[:i], name) {
 			c.add(p.At(i), "attribute %s is named twice: name it once", clip(name))
+		}
+	}
+}
+
+// slot checks that all use of a key is in one slot.
+func (c *checker) slot(p Path, r *Rule) {
+	if r.SlotDomain && len(r.Slot) > 0 {
+		c.add(p, "this rule has a slot for its domain and by attributes: keep one of them")
+	}
+	c.attributes(p, r.Slot)
+	for i, name := range r.Slot {
+		if name != "" && !slices.Contains(r.By, name) {
+			c.add(p.At(i), "attribute %s is not among by, so that each value would get the whole limit in a slot of its own: add it to by, or write slot: domain", clip(name))
 		}
 	}
 }

@@ -57,6 +57,13 @@ func TestCompileErrors(t *testing.T) {
 				"domains[0].rules[0].by[1]: an attribute has no name: write one such as user"},
 		{"an attribute twice", rule(policy.Rule{Limit: good, By: []string{"ip", "user", "ip"}}),
 			`domains[0].rules[0].by[2]: attribute "ip" is named twice: name it once`},
+		{"a slot by an attribute that is not in by", rule(policy.Rule{Limit: good, By: []string{"user"}, Slot: []string{"user", "ip"}}),
+			`domains[0].rules[0].slot[1]: attribute "ip" is not among by, so that each value would get the whole limit in a slot of its own: add it to by, or write slot: domain`},
+		{"a slot by an attribute twice, and one without a name", rule(policy.Rule{Limit: good, By: []string{"user"}, Slot: []string{"user", "user", ""}}),
+			"domains[0].rules[0].slot[1]: attribute \"user\" is named twice: name it once\n" +
+				"domains[0].rules[0].slot[2]: an attribute has no name: write one such as user"},
+		{"two slots", rule(policy.Rule{Limit: good, By: []string{"user"}, Slot: []string{"user"}, SlotDomain: true}),
+			`domains[0].rules[0].slot: this rule has a slot for its domain and by attributes: keep one of them`},
 		{"an override without when", override(policy.Override{Limit: good}),
 			`domains[0].rules[0].overrides[0].when: this override has no when and would replace the rule's limit for everyone: write one such as when: {user: admin}`},
 		{"an override without a limit", override(policy.Override{When: when}),

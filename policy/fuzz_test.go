@@ -31,7 +31,7 @@ func FuzzKey(f *testing.F) {
 // keyFor returns the key of a rule by the first n%3 of x and y.
 func keyFor(domain, name, x, y string, n uint8) (key string, parts []string) {
 	r := newRule(domain, &Rule{Name: name, By: []string{"x", "y"}[:n%3]})
-	return r.keyOf(map[string]string{"x": x, "y": y}), append([]string{domain, name}, []string{x, y}[:n%3]...)
+	return join(r.key, r.By, map[string]string{"x": x, "y": y}), append([]string{domain, name}, []string{x, y}[:n%3]...)
 }
 
 // FuzzGlob compares globMatch with a table of what each part of the glob

@@ -4,35 +4,33 @@ import "strings"
 
 // Keys join the domain, the rule's name and the values with ':', each escaped
 // so that it contains none. The number of values is that of the separators, so
-// no two lists of parts have one key.
+// no two lists of parts have one key. Groups are keys without a rule's name.
 
 const hex = "0123456789ABCDEF"
 
-// keyOf returns the key of the partition that the attributes belong to.
-func (r *rule) keyOf(attributes map[string]string) string {
-	if len(r.By) == 0 {
-		return r.key
+// join adds the values of the attributes named to the start of a key.
+func join(start string, names []string, attributes map[string]string) string {
+	if len(names) == 0 {
+		return start
 	}
-	size := len(r.key)
-	for _, name := range r.By {
+	size := len(start)
+	for _, name := range names {
 		size += 1 + escapedLen(attributes[name])
 	}
 	var b strings.Builder
 	b.Grow(size)
-	b.WriteString(r.key)
-	for _, name := range r.By {
+	b.WriteString(start)
+	for _, name := range names {
 		b.WriteByte(':')
 		writeEscaped(&b, attributes[name])
 	}
 	return b.String()
 }
 
-// keyStart is the key of a rule without By.
-func keyStart(domain, rule string) string {
+// escaped returns the part of a key that stands for s.
+func escaped(s string) string {
 	var b strings.Builder
-	writeEscaped(&b, domain)
-	b.WriteByte(':')
-	writeEscaped(&b, rule)
+	writeEscaped(&b, s)
 	return b.String()
 }
 

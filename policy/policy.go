@@ -42,6 +42,14 @@ type Rule struct {
 	Shadow bool
 	// OnFailure says what happens when the store cannot be asked.
 	OnFailure OnFailure
+	// Slot names attributes of By. Rules of a domain with the same Slot live,
+	// for the same values, in one slot of a Cluster, where they are decided in
+	// one step. With neither Slot nor SlotDomain each partition has a slot of
+	// its own; without a Cluster it makes no difference.
+	Slot []string
+	// SlotDomain keeps all of the rule in one slot for its domain, instead of
+	// Slot. One server of the Cluster then carries it alone.
+	SlotDomain bool
 }
 
 // When maps attributes to patterns: it matches a request in which every
@@ -87,6 +95,7 @@ type domain struct {
 type rule struct {
 	*Rule
 	key       string     // the key of a rule without By, and what the others' begin with
+	slot      string     // the same for the group; empty if the rule names no slot
 	when      conditions // with those of Optional
 	overrides []conditions
 	index     index // of overrides
@@ -99,6 +108,9 @@ type Row struct {
 	// Key encodes the domain, the rule's name and the values of its By
 	// attributes; it differs wherever one of these does.
 	Key string
+	// Group is that of the weir.Request to make: it encodes the domain and the
+	// values of the rule's Slot, and is empty if the rule names no slot.
+	Group string
 	// Limit is that of the rule or of its override, with defaults filled in;
 	// zero if Deny.
 	Limit weir.Limit
@@ -138,7 +150,7 @@ func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (
 
 // fill sets what the request is held to.
 func (r *rule) fill(row *Row, attributes map[string]string) {
-	row.Key = r.keyOf(attributes)
+	row.Key, row.Group = join(r.key, r.By, attributes), join(r.slot, r.Slot, attributes)
 	row.Limit, row.Deny = r.Limit, r.Deny
 	if i := r.override(attributes); i >= 0 {
 		row.Limit, row.Deny = r.Overrides[i].Limit, r.Overrides[i].Deny

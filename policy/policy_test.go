@@ -92,6 +92,40 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestMatchGroups has rules that share slots, in domains whose names are easily
+// taken for more than a name.
+func TestMatchGroups(t *testing.T) {
+	limit := weir.PerMinute(5)
+	rules := []policy.Rule{
+		{Name: "global", Limit: limit, SlotDomain: true},
+		{Name: "path", By: []string{"path"}, Limit: limit, SlotDomain: true},
+		{Name: "user", By: []string{"user"}, Limit: limit, Slot: []string{"user"}},
+		{Name: "user-path", By: []string{"path", "user"}, Limit: limit, Slot: []string{"user"}},
+		{Name: "both", By: []string{"path", "user"}, Limit: limit, Slot: []string{"user", "path"}},
+		{Name: "own", By: []string{"user"}, Limit: limit},
+	}
+	p := compile(t, policy.Domain{Name: "d", Rules: rules}, policy.Domain{Name: "d:a", Rules: rules[:3]})
+	tests := []struct {
+		domain, user, path string
+		want               []string
+	}{
+		{"d", "al", "/", []string{"d", "d", "d:al", "d:al", "d:al:/", ""}},
+		{"d", "a:b", "50%", []string{"d", "d", "d:a%3Ab", "d:a%3Ab", "d:a%3Ab:50%25", ""}},
+		{"d", "", "", []string{"d", "d", "d:", "d:", "d::", ""}},
+		{"d:a", "b", "", []string{"d%3Aa", "d%3Aa", "d%3Aa:b"}},
+	}
+	for _, tt := range tests {
+		rows, _ := p.Match(nil, tt.domain, map[string]string{"user": tt.user, "path": tt.path})
+		var got []string
+		for _, r := range rows {
+			got = append(got, r.Group)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("user %q and path %q in %s have the groups %q, want %q", tt.user, tt.path, tt.domain, got, tt.want)
+		}
+	}
+}
+
 func TestMatchRowRefersToRule(t *testing.T) {
 	rows, _ := compile(t, slack()).Match(nil, "slack", map[string]string{"path": "/search", "method": "GET", "user": "al", "ip": "::1"})
 	r := rows[len(rows)-1]
@@ -135,18 +169,19 @@ func TestDomainsOfOneNameArePutTogether(t *testing.T) {
 
 func TestCompileCopies(t *testing.T) {
 	d := slack()
+	d.Rules[2].Slot = []string{"user"}
 	p := compile(t, d)
 	attributes := map[string]string{"category": "audit-x", "path": "/search", "method": "GET", "user": "al", "ip": "1"}
 	before, _ := p.Match(nil, "slack", attributes)
 	want := show(before)
 	d.Rules[1].Overrides[0].When["category"][0] = "other"
 	d.Rules[1].Overrides[0].Limit.Max = 1
-	d.Rules[2].By[0] = "other"
+	d.Rules[2].By[0], d.Rules[2].Slot[0] = "other", "other"
 	d.Rules[2].When["path"] = []string{"other"}
 	d.Rules[0] = policy.Rule{}
 	after, _ := p.Match(nil, "slack", attributes)
-	if got := show(after); got != want {
-		t.Errorf("changing what was compiled changed the policy to\n%sfrom\n%s", got, want)
+	if got := show(after); got != want || after[2].Group != "slack:al" {
+		t.Errorf("changing what was compiled changed the policy to\n%sin %q from\n%s", got, after[2].Group, want)
 	}
 }
 

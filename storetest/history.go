@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -13,15 +14,23 @@ import (
 type traits struct {
 	algorithms []weir.Algorithm // empty: all
 	steps      int
-	only       []string // verbs; empty: all
-	back       bool     // the clock steps back now and then
-	changes    bool     // Max and Burst change now and then
-	keys       int      // 0: three
-	sameMode   bool     // lists have Enforce rows only
+	only       []string        // verbs; empty: all
+	back       bool            // the clock steps back now and then
+	changes    bool            // Max and Burst change now and then
+	keys       int             // 0: three
+	sameMode   bool            // lists have Enforce rows only
+	dense      bool            // many steps within each window
+	windows    []time.Duration // empty: from one microsecond to a day
 }
 
 var algorithms = []weir.Algorithm{
 	weir.SlidingLog, weir.SlidingBuckets, weir.SlidingCounter, weir.FixedWindow, weir.TokenBucket,
+}
+
+// windows are those of histories that name none.
+var windows = []time.Duration{
+	time.Microsecond, 7 * time.Microsecond, 10 * time.Microsecond, 100 * time.Microsecond,
+	997 * time.Microsecond, time.Millisecond, time.Minute, 24 * time.Hour,
 }
 
 // history draws a history: limits with small counts and windows from one
@@ -57,9 +66,13 @@ func (g *generator) draw() weir.Limit {
 	if len(kinds) == 0 {
 		kinds = algorithms
 	}
+	lengths := g.windows
+	if len(lengths) == 0 {
+		lengths = windows
+	}
 	l := weir.Limit{
 		Max:       pick[int64](g.r, 1, 2, 3, 5, 7, 12),
-		Window:    time.Microsecond * pick[time.Duration](g.r, 1, 7, 10, 100, 997, 1000, 60_000_000, 86_400_000_000),
+		Window:    pick(g.r, lengths...),
 		Algorithm: pick(g.r, kinds...),
 	}
 	switch l.Algorithm {
@@ -88,6 +101,10 @@ func (g *generator) key() string { return fmt.Sprintf("k%d", g.r.IntN(g.keys)) }
 func (g *generator) tick() {
 	l := g.limits[g.key()]
 	w := l.Window
+	if g.dense {
+		g.at += time.Duration(g.r.Int64N(int64(w)/16 + 1)).Truncate(time.Microsecond)
+		return
+	}
 	part := max(time.Microsecond, w/time.Duration(max(1, l.Buckets)))
 	emission := max(time.Microsecond, w/time.Duration(l.Max))
 	d := pick(g.r, 0, 0, 1, emission, emission-1, part, part-1, w/2, w-1, w, w+1, 2*w, w/3+1)
@@ -157,8 +174,12 @@ func (g *generator) row() Row {
 // that shows the break, or the length of the history if it has no such.
 type property func(Open, []Step) (int, error)
 
-// search draws histories until one breaks the property, then shrinks it.
+// search draws histories until one breaks the property, then shrinks it. With
+// go test -short it draws a fifth of them.
 func search(open Open, seed uint64, histories int, t traits, check property) error {
+	if testing.Testing() && testing.Short() {
+		histories = (histories + 4) / 5
+	}
 	for i := range histories {
 		steps := history(rand.New(rand.NewPCG(seed, uint64(i))), t)
 		at, err := check(open, steps)

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +24,10 @@ type mutant struct {
 	reset  func(m *mutant, rs []weir.Request) (int64, error)
 	seen   map[string]weir.Limit
 	last   time.Time
+	busy   *atomic.Bool // while a Take is answered
 
-	immortal bool // Close does nothing
+	immortal bool          // Close does nothing
+	tick     time.Duration // the clock's resolution, if not 0
 }
 
 func (m *mutant) Close() error {
@@ -113,13 +116,32 @@ func window(a weir.Algorithm, d time.Duration) func(*mutant, []weir.List) {
 func swapped(from, to weir.Algorithm) func(*mutant, []weir.List) {
 	return before(func(_ *mutant, r *weir.Request) {
 		if r.Limit.Algorithm == from {
-			l, err := weir.Limit{Max: r.Limit.Max, Window: r.Limit.Window, Algorithm: to}.Normal()
-			if err != nil {
-				panic(err)
+			// A log cannot keep the largest limits.
+			if l, err := (weir.Limit{Max: r.Limit.Max, Window: r.Limit.Window, Algorithm: to}).Normal(); err == nil {
+				r.Limit = l
 			}
-			r.Limit = l
 		}
 	})
+}
+
+// refilled forgets what has drained of the unit at the head of a bucket, when a
+// take was allowed or when it was not.
+func refilled(when bool) func(*mutant, []weir.List) {
+	return func(m *mutant, lists []weir.List) {
+		m.Store.Take(background, lists)
+		for _, l := range lists {
+			for i, d := range l.Rows {
+				r := l.Requests[i]
+				if r.Limit.Algorithm != weir.TokenBucket || r.Mode == weir.Peek || d.Allowed != when {
+					continue
+				}
+				_, _ = m.Store.Reset(background, []weir.Request{r})
+				if r.Cost, r.Mode = d.Limit-d.Remaining, weir.Record; r.Cost > 0 {
+					m.also(r)
+				}
+			}
+		}
+	}
 }
 
 // mutants has at least one for each line of the contract that a store keeps.
@@ -215,7 +237,22 @@ var mutants = []struct {
 	})}, []string{"vectors"}},
 	{"3 state identity", "Max is part of it", mutant{take: before(func(_ *mutant, r *weir.Request) {
 		r.Key += "/" + r.Limit.String()
-	})}, []string{"limit-change"}},
+	})}, []string{"limit-change", "limit-raise"}},
+	{"3 state identity", "another Max acts once the state is gone", mutant{take: before(func(m *mutant, r *weir.Request) {
+		state := r.Key + r.Limit.Window.String()
+		first, ok := m.seen[state]
+		if !ok {
+			first, m.seen[state] = r.Limit, r.Limit
+		}
+		r.Limit.Max, r.Limit.Burst = first.Max, first.Burst
+	})}, []string{"limit-change", "limit-raise"}},
+	{"3 state identity", "the window is not, so another one keeps the state", mutant{take: before(func(m *mutant, r *weir.Request) {
+		first, ok := m.seen[r.Key]
+		if !ok {
+			first, m.seen[r.Key] = r.Limit, r.Limit
+		}
+		r.Limit.Window = first.Window
+	})}, []string{"limit-change", "limit-raise"}},
 	{"3 state identity", "the algorithm is not, so another one keeps the state", mutant{take: func(m *mutant, lists []weir.List) {
 		for _, l := range lists {
 			for i := range l.Requests {
@@ -275,6 +312,23 @@ var mutants = []struct {
 		n, err := m.Store.Refund(background, rs)
 		return max(n, rs[0].Units), err
 	}}, []string{"refund-once"}},
+	{"6 refund", "what an unused key is given back is kept as credit", mutant{
+		refund: func(m *mutant, rs []weir.Receipt) (int64, error) {
+			n, err := m.Store.Refund(background, rs)
+			if n == 0 {
+				m.seen[rs[0].Request.Key] = rs[0].Request.Limit
+			}
+			return n, err
+		},
+		take: before(func(m *mutant, r *weir.Request) {
+			if _, credit := m.seen[r.Key]; credit && r.Mode == weir.Enforce {
+				r.Limit.Max++
+				if r.Limit.Burst > 0 {
+					r.Limit.Burst++
+				}
+			}
+		}),
+	}, []string{"refund-at-capacity", "vectors"}},
 	{"6 charge", "nothing is recorded above the limit", mutant{take: before(func(_ *mutant, r *weir.Request) {
 		if r.Mode == weir.Record {
 			r.Mode, r.Cost = weir.Shadow, min(r.Cost, r.Limit.Capacity())
@@ -295,6 +349,35 @@ var mutants = []struct {
 		}
 		m.Store.Take(background, lists)
 	}}, []string{"exact", "bounds"}},
+	{"7 expiry", "windows below a second are forgotten at once", mutant{take: func(m *mutant, lists []weir.List) {
+		m.Store.Take(background, lists)
+		for _, l := range lists {
+			for _, r := range l.Requests {
+				if r.Limit.Window < time.Second {
+					_, _ = m.Store.Reset(background, []weir.Request{r})
+				}
+			}
+		}
+	}}, []string{"sub-second", "tiny-windows", "exact"}},
+	{"7 expiry", "windows are rounded up to seconds", mutant{take: before(func(_ *mutant, r *weir.Request) {
+		r.Limit.Window = (r.Limit.Window + time.Second - 1).Truncate(time.Second)
+	})}, []string{"sub-second", "tiny-windows", "exact"}},
+	{"bound of token-bucket", "what has drained of a unit is lost with a denial", mutant{take: refilled(false)}, []string{"slow-refill", "denial-free"}},
+	{"bound of token-bucket", "what has drained of a unit is lost with a take", mutant{take: refilled(true)}, []string{"slow-refill", "sub-second"}},
+	{"numbers", "time is in milliseconds", mutant{tick: time.Millisecond}, []string{"tiny-windows", "sub-second", "exact"}},
+	{"numbers", "stamps have 14 digits", mutant{tick: 100 * time.Microsecond}, []string{"tiny-windows", "large-limits"}},
+	{"numbers", "windows have 32 bits", mutant{take: before(func(_ *mutant, r *weir.Request) {
+		r.Limit.Window = min(r.Limit.Window, (1<<31-1)*time.Microsecond)
+	})}, []string{"large-limits"}},
+	{"numbers", "costs have 31 bits", mutant{take: before(func(_ *mutant, r *weir.Request) {
+		r.Cost = min(r.Cost, 1<<31-1)
+	})}, []string{"large-limits"}},
+	{"numbers", "a unit takes whole microseconds", mutant{take: before(func(_ *mutant, r *weir.Request) {
+		if r.Limit.Algorithm == weir.TokenBucket {
+			unit := (r.Limit.Window.Microseconds() + r.Limit.Max - 1) / r.Limit.Max
+			r.Limit.Window = time.Duration(unit*r.Limit.Max) * time.Microsecond
+		}
+	})}, []string{"large-limits"}},
 	{"8 clock", "a step back forgets everything", mutant{take: func(m *mutant, lists []weir.List) {
 		now := m.now()
 		for _, l := range lists {
@@ -332,6 +415,19 @@ var mutants = []struct {
 				lists[i].Rows[j].Receipt = charged.Rows[j].Receipt
 			}
 		}
+	}}, []string{"concurrent"}},
+	{"9 linearizable", "an error where two meet", mutant{take: func(m *mutant, lists []weir.List) {
+		if !m.busy.CompareAndSwap(false, true) {
+			for i := range lists {
+				lists[i].Err = context.DeadlineExceeded
+			}
+			return
+		}
+		for range 100 { // others may come meanwhile
+			runtime.Gosched()
+		}
+		m.Store.Take(background, lists)
+		m.busy.Store(false)
 	}}, []string{"concurrent"}},
 	{"10 keys", "they end at a NUL", mutant{take: before(func(_ *mutant, r *weir.Request) {
 		r.Key, _, _ = strings.Cut(r.Key, "\x00")
@@ -378,7 +474,8 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			open := func(now func() time.Time) (weir.Store, error) {
 				m := mu.m
-				m.Store, m.now, m.seen = storetest.NewModel(now), now, make(map[string]weir.Limit)
+				m.now = func() time.Time { return now().Truncate(m.tick) }
+				m.Store, m.seen, m.busy = storetest.NewModel(m.now), make(map[string]weir.Limit), new(atomic.Bool)
 				return &m, nil
 			}
 			if len(mu.caught) == 0 {

@@ -37,6 +37,10 @@ const (
 	// maxRecorded caps what windows and buckets remember, however often Charge
 	// is called: twice the largest limit.
 	maxRecorded = 1 << 32
+	// maxLogged and maxInBuckets do so for logs: far more than twice the largest
+	// limit, and few enough that running totals of 24 and 40 bits can wrap around.
+	maxLogged    = 1<<23 - 1
+	maxInBuckets = 1<<39 - 1
 	// maxWait caps a wait, so that it fits a time.Duration and, added to any
 	// clock reading, stays below 2^53 microseconds.
 	maxWait = 1 << 52
@@ -134,14 +138,23 @@ func Fits(l *Limit, s *State, now, cost int64) bool {
 func Charge(l *Limit, s *State, now, cost int64) Mark {
 	switch l.Kind {
 	case SlidingLog, SlidingBuckets:
-		return logCharge(l, s, now, cost)
+		logCharge(l, s, now, cost)
 	case SlidingCounter:
-		return counterCharge(l, s, now, cost)
+		counterCharge(l, s, now, cost)
 	case FixedWindow:
-		return windowCharge(l, s, now, cost)
+		windowCharge(l, s, now, cost)
 	default:
-		return bucketCharge(l, s, now, cost)
+		bucketCharge(l, s, now, cost)
 	}
+	return Last(l, s)
+}
+
+// Last returns the mark of the charge that s was written by.
+func Last(l *Limit, s *State) Mark {
+	if l.Kind == TokenBucket {
+		return Mark{Stamp: s.T, Level: s.N, Place: (s.V + s.N) % lineLength, Back: s.M}
+	}
+	return Mark{Stamp: s.T}
 }
 
 // Decide tells what a caller learns from s at now. cost is the cost that was

@@ -50,14 +50,13 @@ func bucketFits(l *Limit, s *State, now, cost int64) bool {
 	return owed+cost <= l.Burst
 }
 
-func bucketCharge(l *Limit, s *State, now, cost int64) Mark {
+func bucketCharge(l *Limit, s *State, now, cost int64) {
 	owed, rem, drained := bucketAt(l, s, now)
 	if owed == 0 {
 		s.T = now
 	}
 	s.T = max(s.T, now)
 	s.N, s.R, s.V = min(owed+cost, maxRecorded), rem, drained
-	return Mark{Stamp: s.T, Level: s.N, Place: (s.V + s.N) % lineLength, Back: s.M}
 }
 
 func bucketDecide(l *Limit, s *State, now, cost int64) Outcome {

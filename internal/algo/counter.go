@@ -34,14 +34,13 @@ func counterFits(l *Limit, s *State, now, cost int64) bool {
 	return counterFitsAt(l, max(0, now-start), cur, prev, cost)
 }
 
-func counterCharge(l *Limit, s *State, now, cost int64) Mark {
+func counterCharge(l *Limit, s *State, now, cost int64) {
 	start, cur, prev := counterAt(l, s, now)
 	if cur == 0 && prev == 0 {
 		s.V = now
 	}
 	s.V = max(s.V, now)
 	s.T, s.N, s.R = start, min(cur+cost, maxRecorded), prev
-	return Mark{Stamp: start}
 }
 
 func counterDecide(l *Limit, s *State, now, cost int64) Outcome {

@@ -21,12 +21,11 @@ import "sort"
 // questions (how many since t, which stamp holds unit u) a binary search, and
 // make a cost of 10,000 one cell.
 //
-// Units that had left the window a whole Window before the newest stamp are
-// forgotten: no decision can see them, since a clock that has stepped back by
-// more than a Window restamps what is live at T and forgets the rest. Of the
-// units that Charge has recorded above 2*Max the stamps are forgotten: they
-// share that of the newest of them, which no decision can see either until
-// some of the 2*Max are given back.
+// The time of a log is max(now, T): what had left the window by the newest
+// stamp does not come back when the clock steps back, and may be forgotten. Of
+// the units that Charge has recorded above 2*Max the stamps are forgotten: they
+// share that of the newest of them, which no decision can see until some of the
+// 2*Max are given back.
 
 // logRestamp keeps the units live at the newest stamp, as if taken now.
 func logRestamp(l *Limit, s *State, now int64) {
@@ -47,14 +46,14 @@ func logBefore(s *State, t int64) int64 {
 	return max(s.R, s.Cells[i-1].Sum)
 }
 
-// logLive counts the units taken in the last d before now.
-func logLive(_ *Limit, s *State, now, d int64) int64 { return s.N - logBefore(s, now-d) }
+// logLive counts the units taken in the last d before max(now, T).
+func logLive(_ *Limit, s *State, now, d int64) int64 { return s.N - logBefore(s, max(now, s.T)-d) }
 
 func logFits(l *Limit, s *State, now, cost int64) bool {
 	return cost <= l.Max && logLive(l, s, now, l.Window)+cost <= l.Max
 }
 
-func logCharge(l *Limit, s *State, now, cost int64) Mark {
+func logCharge(l *Limit, s *State, now, cost int64) {
 	stamp := now
 	if s.N > s.R {
 		stamp = max(now, s.T)
@@ -64,12 +63,16 @@ func logCharge(l *Limit, s *State, now, cost int64) Mark {
 	} else {
 		s.Cells, s.N, s.R = s.Cells[:0], 0, 0
 	}
+	most := int64(maxLogged)
+	if l.Kind == SlidingBuckets {
+		most = maxInBuckets
+	}
+	cost = min(cost, most-logLive(l, s, stamp, l.Window))
 	s.T = stamp
 	s.N += cost
 	if s.N-s.R > 2*l.Max && logLive(l, s, now, l.Window) > 2*l.Max {
-		logMerge(s, now-l.Window, s.N-2*l.Max)
+		logMerge(s, stamp-l.Window, s.N-2*l.Max)
 	}
-	return Mark{Stamp: stamp}
 }
 
 // logMerge puts the cells after t whose units are all among the first n into one.
@@ -101,7 +104,7 @@ func Compact(l *Limit, s *State) {
 	kept := s.Cells[:0]
 	for _, c := range s.Cells {
 		switch {
-		case c.T <= s.T-2*l.Window:
+		case c.T <= s.T-l.Window:
 			s.R = max(s.R, c.Sum)
 		case len(kept) > 0 && c.Sum == kept[len(kept)-1].Sum: // all its units were given back
 		case c.Sum > s.R:
@@ -133,17 +136,19 @@ func logRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 	// i is the cell of the mark's part; len(Cells) stands for the newest stamp.
 	part := l.part(m.Stamp)
 	i := sort.Search(len(s.Cells), func(i int) bool { return l.part(s.Cells[i].T) >= part })
-	t, sum, before := s.T, s.N, s.R
+	gone := s.N - logLive(l, s, now, l.Window)
+	t, sum, before := s.T, s.N, gone
 	if i < len(s.Cells) {
 		t, sum = s.Cells[i].T, s.Cells[i].Sum
 	}
 	if i > 0 {
 		before = max(before, s.Cells[i-1].Sum)
 	}
-	if l.part(t) != part || t+l.Window <= now {
+	k := min(cost, sum-before)
+	if l.part(t) != part || k <= 0 {
 		return 0
 	}
-	k := min(cost, max(0, sum-before))
+	s.R = gone // giving back the newest units may set T back, and must revive nothing
 	for ; i < len(s.Cells); i++ {
 		s.Cells[i].Sum -= k
 	}
@@ -156,10 +161,10 @@ func logRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 }
 
 func logRefundOldest(l *Limit, s *State, now, cost int64) int64 {
-	before := logBefore(s, now-l.Window)
-	k := min(cost, s.N-before)
+	live := logLive(l, s, now, l.Window)
+	k := min(cost, live)
 	if k > 0 {
-		s.R = before + k
+		s.R = s.N - live + k
 	}
 	return k
 }

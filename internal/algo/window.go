@@ -32,14 +32,13 @@ func windowFits(l *Limit, s *State, now, cost int64) bool {
 	return windowUsed(l, s, now)+cost <= l.Max
 }
 
-func windowCharge(l *Limit, s *State, now, cost int64) Mark {
+func windowCharge(l *Limit, s *State, now, cost int64) {
 	used := windowUsed(l, s, now)
 	if used == 0 {
 		s.T, s.V = windowStart(l, now), now
 	}
 	s.V = max(s.V, now)
 	s.N = min(used+cost, maxRecorded)
-	return Mark{Stamp: s.T}
 }
 
 func windowDecide(l *Limit, s *State, now, cost int64) Outcome {

@@ -43,6 +43,9 @@ func rules(c *config.Config) string {
 	for _, d := range c.Policy.Domains() {
 		for _, r := range d.Rules {
 			fmt.Fprintf(&b, "%s %s when=%v by=%q optional=%t deny=%t shadow=%t on_failure=%s", d.Name, r.Name, r.When, r.By, r.Optional, r.Deny, r.Shadow, r.OnFailure)
+			if r.SlotDomain || r.Slot != nil {
+				fmt.Fprintf(&b, " slot=%q slot_domain=%t", r.Slot, r.SlotDomain)
+			}
 			fmt.Fprintf(&b, " limit=%s\n", r.Limit)
 			for _, o := range r.Overrides {
 				limit := o.Limit.String()
@@ -64,6 +67,7 @@ rules:
     limit: 100/30m
   - name: per-category
     by: [category]
+    slot: domain
     limit: 10/30m
     overrides:
       - when: {category: "audit-*"}
@@ -75,6 +79,7 @@ rules:
   - name: search
     when: {path: /search}
     by: user
+    slot: [user]
     optional: true
     limit: 5/minute
     shadow: true
@@ -90,10 +95,10 @@ server:
 `)
 	c := load(t, "slack.yaml")
 	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure= limit=100/30m
-slack per-category when=map[] by=["category"] optional=false deny=false shadow=false on_failure= limit=10/30m
+slack per-category when=map[] by=["category"] optional=false deny=false shadow=false on_failure= slot=[] slot_domain=true limit=10/30m
   when=map[category:[audit-*]] 50/30m epoch
   when=map[category:[spam test]] deny
-slack search when=map[path:[/search]] by=["user"] optional=true deny=false shadow=true on_failure=deny limit=5/1m
+slack search when=map[path:[/search]] by=["user"] optional=true deny=false shadow=true on_failure=deny slot=["user"] slot_domain=false limit=5/1m
 `
 	if got := rules(c); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -49,7 +49,13 @@ func (d *document) follows(p policy.Path) bool {
 			return true
 		}
 	}
-	return p[len(p)-1] == "limit" && d.failed[sibling(p, "deny").String()]
+	switch last := len(p) - 1; {
+	case p[last] == "limit":
+		return d.failed[sibling(p, "deny").String()]
+	case last > 0 && p[last-1] == "slot":
+		return d.failed[sibling(p[:last], "by").String()]
+	}
+	return false
 }
 
 // fields reads the value of each key that a mapping may have.

@@ -20,6 +20,7 @@ const (
 	wantBy        = "an attribute such as user, or a list such as [user, path]"
 	wantLimit     = `a limit such as 5/minute, 100/30m or "10/s burst=20"`
 	wantOverride  = "an override such as {when: {user: admin}, limit: 50/minute}"
+	wantSlot      = "domain, or a list of attributes of by such as [user]"
 	wantOverrides = "a list of overrides such as [{when: {user: admin}, limit: 50/minute}]"
 )
 
@@ -62,6 +63,7 @@ func (d *document) rule(n *node, p policy.Path) policy.Rule {
 	fs["on_failure"] = func(n *node, p policy.Path) {
 		r.OnFailure = policy.OnFailure(d.oneOf(n, p, string(policy.Allow), string(policy.Deny), string(policy.Local)))
 	}
+	fs["slot"] = func(n *node, p policy.Path) { r.Slot, r.SlotDomain = d.slot(n, p) }
 	fs["overrides"] = func(n *node, p policy.Path) {
 		d.each(n, p, wantOverrides, func(n *node, p policy.Path) { overrides = append(overrides, d.override(n, p)) })
 	}
@@ -72,6 +74,21 @@ func (d *document) rule(n *node, p policy.Path) policy.Rule {
 		r.Overrides = append(r.Overrides, o.Override)
 	}
 	return r
+}
+
+// slot reads what picks the slot of a rule.
+func (d *document) slot(n *node, p policy.Path) (attributes []string, domain bool) {
+	switch {
+	case n.kind != list:
+		word := d.text(n, p, wantSlot)
+		if word != "" && word != "domain" {
+			d.fail(n, p, "%q: want %s", word, wantSlot).Nearest = nearest(word, []string{"domain"})
+		}
+		return nil, word == "domain"
+	case len(n.items) == 0:
+		d.fail(n, p, "there is no attribute: write %s", wantSlot)
+	}
+	return d.texts(n, p, wantSlot), false
 }
 
 // override is read before the keys beside its rule's limit are known.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,26 @@ func TestRowsNameWhatWasLimited(t *testing.T) {
 	}
 	if row := a.Rows[1]; row.Key != "slack:per-category:errors" || row.Window != 30*time.Minute {
 		t.Errorf("got key %q and window %v", row.Key, row.Window)
+	}
+}
+
+// TestReceiptsNameTheSlot looks at the requests that were made of rules with a slot.
+func TestReceiptsNameTheSlot(t *testing.T) {
+	e, _ := newEngine(t, false, policy.Domain{Name: "d", Rules: []policy.Rule{
+		{Name: "global", Limit: weir.PerMinute(5), SlotDomain: true},
+		{Name: "user", By: []string{"user"}, Limit: weir.PerMinute(5), Slot: []string{"user"}},
+		{Name: "own", Limit: weir.PerMinute(5)},
+	}})
+	a, err := e.Check(t.Context(), decide.Query{Domain: "d", Attributes: map[string]string{"user": "al"}, Cost: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range a.Receipts() {
+		got = append(got, r.Request.Key+" in "+r.Request.Group)
+	}
+	if want := []string{"d:global in d", "d:user:al in d:al", "d:own in "}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

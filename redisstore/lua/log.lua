@@ -1,0 +1,173 @@
+-- log: sliding-log and sliding-buckets, as one packed string.
+--
+-- value    cells, oldest first: a stamp (7 bytes) and the running total of
+--          units up to it (3 bytes; 5 for buckets), which wraps around. The
+--          first cell is the base: its total is that before the next cell, its
+--          stamp the start of this life of the key or one that has left the
+--          window. Every other cell has a unit or more.
+-- tells    the newest stamp (7 bytes), live units (5), the stamp of the last
+--          unit in the way of what did not fit (7)
+-- mirrors  internal/algo/log.go
+--
+-- Cells are numbered from the newest, 1. The last ones are read at once. Where
+-- the window begins is guessed: it holds all of a young log, and Max cells when
+-- it is full of unit costs. Else it is searched for.
+
+--- functions
+-- search returns the oldest of the cells 1..hi for which inside(stamp, total)
+-- holds: it does for cell 1, and for all newer than one for which it does.
+local function search(key, size, cell, hi, inside)
+	local function at(j)
+		return inside(unpack(cell, call('GETRANGE', key, -size * j, -size * j + size - 1)))
+	end
+	local step, beyond, j = 1, hi + 1, hi
+	while j > 1 and not at(j) do
+		beyond, j, step = j, j - step, step * 2
+	end
+	if j < 1 then j = 1 end
+	while beyond - j > 1 do
+		local mid = math.floor((j + beyond) / 2)
+		if at(mid) then j = mid else beyond = mid end
+	end
+	return j
+end
+
+--- look
+-- T and N are the newest stamp and total; live counts the units in the span
+-- before max(now, T): those of the newest `back` cells (ALL: of all but the
+-- base), of which old and sum are the oldest's, and base is the total before.
+local ALL = 4294967296
+local most = max < 14 and max + 2 or 16
+local tail = call('GETRANGE', key, -SIZE * most, -1)
+local m = #tail / SIZE
+local live, T, N, back, base, old, sum, _ = 0, 0, 0, 0, 0, 0, 0
+if m > 0 then
+	T, N = unpack(CELL, tail, SIZE * m - SIZE + 1)
+end
+if m > 1 then
+	local edge = (now > T and now or T) - span
+	local ahead = T - now > window -- the clock has stepped back: as if taken now
+	if ahead then edge = T - window end
+	if T > edge then
+		local first = 1
+		if m == most then
+			if max < 14 then
+				first = SIZE + 1
+			else
+				tail = call('GETRANGE', key, -SIZE * (max + 1), -SIZE * (max - 1) + SIZE - 1)
+				m = #tail / SIZE
+			end
+		end
+		if m < 3 or m < most and max < 14 then
+			if m < 3 and max >= 14 then tail = call('GETRANGE', key, 0, 2 * SIZE - 1) end
+			_, base, old, sum = unpack(CELL2, tail)
+			if old > edge then back = ALL end
+		elseif max > 1 then
+			local t, s, u, v, w, x = unpack(CELL3, tail, first)
+			if t <= edge and u > edge then
+				back, base, old, sum = max, s, u, v
+			elseif u <= edge and w > edge then
+				back, base, old, sum = max - 1, v, w, x
+			end
+		end
+		if back == 0 then
+			local cells = call('STRLEN', key) / SIZE
+			back = search(key, SIZE, CELL, cells - 1, function(t) return t > edge end)
+			_, base, old, sum = unpack(CELL2, call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back + SIZE - 1))
+		end
+		live = (N - base) % WRAP
+	end
+	if ahead then
+		T, back, base, old, sum = now, 1, (N - live) % WRAP, now, N
+		call('SET', key, pack(CELL2, now, base, now, N), 'PX', ttl(now + window))
+	end
+	m = 2
+end
+local fits = live + cost <= max
+
+--- tell
+local blocking = 0
+if done == 0 and not fits and cost <= max then
+	local room = max - cost
+	blocking = old
+	if (N - sum) % WRAP > room then
+		local cells = call('STRLEN', key) / SIZE
+		local hi = room + 1 < cells - 1 and room + 1 or cells - 1
+		local j = search(key, SIZE, CELL, hi, function(_, total) return (N - total) % WRAP <= room end)
+		blocking = unpack(CELL, call('GETRANGE', key, -SIZE * j, -SIZE * j + SIZE - 1))
+	end
+end
+local told = pack('>I7BI7I5I7', now, done, T, live, blocking)
+
+--- charge
+local stamp = (m < 2 or now > T) and now or T
+if cost > WRAP / 2 - 1 - live then cost = WRAP / 2 - 1 - live end
+N = (N + cost) % WRAP
+local cell = pack(CELL, stamp, N)
+-- The key lives for a Window after the end of this second, so for all its charges.
+local second = stamp - stamp % 1000000
+local expire = second + 1000000 + window
+if live == 0 then
+	local birth = (m == 0 or now < T) and now or T
+	call('SET', key, pack(CELL, birth, (N - cost) % WRAP) .. cell, 'PX', ttl(expire))
+else
+	local cells
+	if stamp - stamp % part == T - T % part then
+		cells = call('STRLEN', key) / SIZE
+		call('SETRANGE', key, (cells - 1) * SIZE, cell)
+	else
+		cells, back = call('APPEND', key, cell) / SIZE, back + 1
+	end
+	if now < T or T < second then call('PEXPIRE', key, ttl(expire)) end
+	if live + cost > 2 * max then
+		-- The stamps of the units above 2*Max are forgotten: the cells of the first
+		-- units beyond become one, with the newest of their stamps.
+		if back > cells - 1 then back = cells - 1 end
+		local kept = 1 + search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < 2 * max end)
+		if kept < back then
+			local head = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1)
+			call('SET', key, head .. call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
+		end
+	elseif cells > 2 * back + 2 and cells > 8 then
+		-- A string that has to grow doubles its room: cut what has left the window just before.
+		call('SET', key, call('GETRANGE', key, -SIZE * (back + 1), -1), 'PX', ttl(expire))
+	end
+end
+T, live = stamp, live + cost
+
+--- refund
+-- Writes the whole log anew, and changes the cells from the receipt's on.
+local expire = T - T % 1000000 + 1000000 + window
+local function rewrite(first, text)
+	call('SET', key, first .. text, 'PX', ttl(expire))
+end
+if live > 0 then
+	local cells = call('STRLEN', key) / SIZE
+	if back > cells - 1 then back = cells - 1 end
+	local birth = unpack(CELL, call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1))
+	local from = stamp - stamp % part
+	if oldest then
+		given = cost < live and cost or live
+		local left, text = live - given, ''
+		if left > 0 then
+			local j = search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < left end)
+			text = call('GETRANGE', key, -SIZE * j, -1)
+		end
+		rewrite(pack(CELL, birth, (N - left) % WRAP), text)
+	elseif stamp >= birth and T >= from then
+		local j = search(key, SIZE, CELL, back, function(t) return t >= from end)
+		local _, before, at, total = unpack(CELL2, call('GETRANGE', key, -SIZE * (j + 1), -SIZE * j + SIZE - 1))
+		if at < from + part then
+			local units = (total - before) % WRAP
+			given = cost < units and cost or units
+			local kept, text = {}, call('GETRANGE', key, -SIZE * j, -1)
+			for i = given == units and SIZE + 1 or 1, #text, SIZE do
+				local t, n = unpack(CELL, text, i)
+				kept[#kept + 1] = pack(CELL, t, (n - given) % WRAP)
+			end
+			-- With the base, without what has left the window.
+			local older = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * j - 1)
+			rewrite(older, table.concat(kept))
+		end
+	end
+end

@@ -1,0 +1,9 @@
+--- functions
+
+--- look
+
+--- tell
+
+--- charge
+
+--- refund

@@ -1,0 +1,30 @@
+package redisstore_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/redisstore"
+	"github.com/weirlimit/weir/storetest"
+)
+
+var opened atomic.Int64
+
+// opener opens stores on one server that share no state.
+func opener(o redisstore.Options) storetest.Open {
+	return func(now func() time.Time) (weir.Store, error) {
+		o := o
+		o.Prefix = fmt.Sprintf("weir:%d", opened.Add(1))
+		o.Now = now
+		return redisstore.Open(o)
+	}
+}
+
+func TestPacked(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	storetest.Run(t, opener(redisstore.Options{URL: server.URL()}))
+}
