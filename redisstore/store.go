@@ -206,7 +206,7 @@ func (s *Store) read(p *plan, result rueidis.RedisResult) error {
 	for i := range p.rows {
 		told[i] = p.rows[i].tell(&reply)
 		if s.options.Verify && !reply.bad {
-			if err := p.rows[i].verify(&told[i], &reply); err != nil {
+			if err := p.rows[i].verify(&told[i], &reply, s.options.Now != nil); err != nil {
 				return s.link.fail(err, false)
 			}
 		}

@@ -28,3 +28,9 @@ func TestPacked(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	storetest.Run(t, opener(redisstore.Options{URL: server.URL()}))
 }
+
+// Every step of the suite is done again by the pure functions.
+func TestVerified(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	storetest.Run(t, opener(redisstore.Options{URL: server.URL(), Verify: true}))
+}

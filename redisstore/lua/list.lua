@@ -5,7 +5,8 @@
 -- ARGV[1+i]  row i: mode, Max, Burst, Window, Part, cost (of all requests that
 --            it stands for), the number of its algorithm
 -- ARGV[2+n]  given in verify mode: each row's reply is followed by what it saw
---            and what it wrote, each after its length (4 bytes)
+--            and what it left, each as its time to live in milliseconds plus 2
+--            (7 bytes), its length (4) and its value
 -- returns    the rows' replies, as one.lua has them
 -- mirrors    Memory.Take: Peek rows see the states before the list; then
 --            Enforce, Shadow and Record rows are charged, in this order
@@ -34,11 +35,11 @@ end
 local function dump(key)
 	local text
 	if call('TYPE', key).ok == 'zset' then
-		text = cmsgpack.pack(call('ZRANGE', key, 0, -1, 'WITHSCORES'))
+		text = table.concat(call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' ')
 	else
 		text = call('GET', key) or ''
 	end
-	return pack('>I4', #text) .. text
+	return pack('>I7I4', call('PTTL', key) + 2, #text) .. text
 end
 
 local modes, fits, tell, charge, saw, told = {}, {}, {}, {}, {}, {}
