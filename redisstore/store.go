@@ -128,14 +128,35 @@ func (s *Store) Take(ctx context.Context, lists []weir.List) {
 		}
 		return
 	}
+	if s.options.Plain {
+		s.takePlain(ctx, client, lists)
+		return
+	}
 	plans := make([]plan, 0, len(lists))
-	calls := make([]call, 0, len(lists))
+	var several []across
 	for i := range lists {
-		if len(lists[i].Requests) == 0 {
-			continue
+		l := &lists[i]
+		if len(l.Requests) > 1 && s.link.clustered() {
+			if a := split(l); len(a.parts) > 1 {
+				several = append(several, a)
+				continue
+			}
 		}
-		p := s.plan(&lists[i])
-		plans, calls = append(plans, p), append(calls, p.call)
+		if len(l.Requests) > 0 {
+			plans = append(plans, s.plan(l, false))
+		}
+	}
+	s.trip(ctx, client, plans)
+	if len(several) > 0 {
+		s.takeAcross(ctx, client, several)
+	}
+}
+
+// trip runs plans and fills in the rows or the errors of their lists.
+func (s *Store) trip(ctx context.Context, client rueidis.Client, plans []plan) {
+	calls := make([]call, len(plans))
+	for i := range plans {
+		calls[i] = plans[i].call
 	}
 	for i, result := range run(ctx, client, calls) {
 		plans[i].list.Err = s.read(&plans[i], result)
@@ -150,14 +171,20 @@ type plan struct {
 	call call
 }
 
-// plan sums up the requests of one state and mode, and writes the call.
-func (s *Store) plan(l *weir.List) plan {
+// plan sums up the requests of one state and mode, and writes the call; peek
+// asks only how it would be decided.
+func (s *Store) plan(l *weir.List, peek bool) plan {
 	p := plan{list: l, rows: make([]row, 0, len(l.Requests)), of: make([]int, len(l.Requests))}
 	for i := range l.Requests {
 		r := &l.Requests[i]
 		kind := s.layout(r.Limit)
 		w := row{key: s.keys.state(kind, r), layout: kind, mode: r.Mode, limit: limitOf(r.Limit), cost: r.Cost}
 		p.of[i] = p.add(w)
+	}
+	for i := range p.rows {
+		if peek {
+			p.rows[i].mode = weir.Peek
+		}
 	}
 	p.call.keys = make([]string, len(p.rows))
 	p.call.args = make([]string, 1, len(p.rows)+2)
@@ -262,6 +289,9 @@ func (s *Store) single(r *weir.Request) row {
 // Refund implements weir.Store. In a log it takes a write of all that was
 // charged since, or of the whole log when nothing is left of a charge.
 func (s *Store) Refund(ctx context.Context, receipts []weir.Receipt) (int64, error) {
+	if s.options.Plain {
+		return 0, &weir.InvalidError{Field: "refund", Value: strconv.Itoa(len(receipts)), Want: plainWant}
+	}
 	calls := make([]call, 0, len(receipts))
 	for i := range receipts {
 		r := &receipts[i]
@@ -283,6 +313,9 @@ func (s *Store) Refund(ctx context.Context, receipts []weir.Receipt) (int64, err
 
 // Count implements weir.Store.
 func (s *Store) Count(ctx context.Context, r weir.Request, d time.Duration) (int64, error) {
+	if s.options.Plain {
+		return 0, &weir.InvalidError{Field: "count", Value: r.Limit.String(), Want: plainWant}
+	}
 	w := s.single(&r)
 	calls := []call{{s.scripts.count[w.layout], []string{w.key}, []string{s.now(), string(w.append(nil, 0, d.Microseconds()))}}}
 	n, err := s.each(ctx, calls, func(_ int, result rueidis.RedisResult) (int64, error) { return result.AsInt64() })
@@ -291,6 +324,9 @@ func (s *Store) Count(ctx context.Context, r weir.Request, d time.Duration) (int
 
 // Reset implements weir.Store.
 func (s *Store) Reset(ctx context.Context, requests []weir.Request) (int64, error) {
+	if s.options.Plain {
+		return s.resetPlain(ctx, requests)
+	}
 	rows := make([]row, len(requests))
 	calls := make([]call, len(requests))
 	for i := range requests {
