@@ -212,7 +212,10 @@ func TestPlainRefuses(t *testing.T) {
 	epoch, tiny := fixed, fixed
 	epoch.Epoch, tiny.Window = true, 1500*time.Microsecond
 	for name, call := range map[string]func() error{
-		"list":      func() error { _, err := l.AllowAll(t.Context(), weir.Request{Key: "a", Limit: fixed}, weir.Request{Key: "b", Limit: fixed}); return err },
+		"list": func() error {
+			_, err := l.AllowAll(t.Context(), weir.Request{Key: "a", Limit: fixed}, weir.Request{Key: "b", Limit: fixed})
+			return err
+		},
 		"algorithm": func() error { _, err := l.Allow(t.Context(), "k", weir.PerMinute(5)); return err },
 		"epoch":     func() error { _, err := l.Allow(t.Context(), "k", epoch); return err },
 		"window":    func() error { _, err := l.Allow(t.Context(), "k", tiny); return err },

@@ -128,9 +128,20 @@ else
 			local head = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1)
 			call('SET', key, head .. call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
 		end
-	elseif cells > 2 * back + 2 and cells > 8 then
-		-- A string that has to grow doubles its room: cut what has left the window just before.
-		call('SET', key, call('GETRANGE', key, -SIZE * (back + 1), -1), 'PX', ttl(expire))
+	elseif cells > back + 16 then
+		-- A string that outgrows its room gets twice as much, and a new one of which
+		-- more than a tenth would be free gets none to spare. Rooms are of whole
+		-- steps, a quarter of a power of two. So what has left the window is cut when
+		-- the room for the live cells and a few more is full, and enough kept to fill
+		-- ten elevenths of it.
+		local size = (1.09 * back + 9) * SIZE + 6
+		local _, exponent = math.frexp(size)
+		local step = 2 ^ (exponent - 3)
+		local room = math.ceil(size / step) * step - 6
+		if cells * SIZE > room then
+			local kept = math.max(back + 1, math.ceil(room / 1.1 / SIZE))
+			call('SET', key, call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
+		end
 	end
 end
 T, live = stamp, live + cost
