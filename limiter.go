@@ -281,7 +281,13 @@ func (l *Limiter) RefundOldest(ctx context.Context, r Request) (int64, error) {
 // limit's Window: exactly with sliding-log; with sliding-buckets never too few
 // and too many by at most one part. Other algorithms return an *InvalidError.
 func (l *Limiter) Count(ctx context.Context, key string, limit Limit, d time.Duration) (int64, error) {
-	r := Request{Key: key, Limit: limit}
+	return l.CountRequest(ctx, Request{Key: key, Limit: limit}, d)
+}
+
+// CountRequest is Count for the state of a request, whose Group says where on a
+// Cluster it is; Cost and Mode do not matter.
+func (l *Limiter) CountRequest(ctx context.Context, r Request, d time.Duration) (int64, error) {
+	r.Cost, r.Mode = 0, Enforce
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}

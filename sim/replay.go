@@ -120,7 +120,7 @@ func (r *Replay) fill(list *weir.List) (denied bool) {
 		case row.Rule.Shadow:
 			mode = weir.Shadow
 		}
-		list.Requests = append(list.Requests, weir.Request{Key: row.Key, Limit: row.Limit, Mode: mode})
+		list.Requests = append(list.Requests, weir.Request{Key: row.Key, Limit: row.Limit, Group: row.Group, Mode: mode})
 	}
 	return denied
 }

@@ -179,7 +179,7 @@ func (e *Engine) Count(ctx context.Context, q Query, d time.Duration) (int64, er
 		if p.rows[p.of[i]].Shadow {
 			continue
 		}
-		n, failed := e.limiter.Count(ctx, p.requests[i].Key, p.requests[i].Limit, d)
+		n, failed := e.limiter.CountRequest(ctx, p.requests[i], d)
 		if failed != nil {
 			err = failed
 		} else if least < 0 || n < least {
