@@ -64,7 +64,7 @@ if m > 1 then
 			if old > edge then back = ALL end
 		elseif max > 1 then
 			local t, s, u, v, w, x = unpack(CELL3, tail, first)
-			if t <= edge and u > edge then
+			if u > edge and (t <= edge or call('STRLEN', key) == SIZE * (max + 1)) then
 				back, base, old, sum = max, s, u, v
 			elseif u <= edge and w > edge then
 				back, base, old, sum = max - 1, v, w, x
@@ -135,8 +135,7 @@ else
 		-- the room for the live cells and a few more is full, and enough kept to fill
 		-- ten elevenths of it.
 		local size = (1.09 * back + 9) * SIZE + 6
-		local _, exponent = math.frexp(size)
-		local step = 2 ^ (exponent - 3)
+		local step = 2 ^ (math.floor(math.log(size) / math.log(2)) - 2)
 		local room = math.ceil(size / step) * step - 6
 		if cells * SIZE > room then
 			local kept = math.max(back + 1, math.ceil(room / 1.1 / SIZE))
