@@ -43,6 +43,8 @@ var law = []row{
 	{"service/config", []string{".", "policy", "github.com/goccy/go-yaml"}, []string{"net/http"}, "text becomes a policy, whoever serves it"},
 	{"service/httpapi", []string{".", "service/decide"}, nil, "a front end parses and encodes; it knows no other front end and picks no store"},
 	{"service/cmd/weir", []string{"..."}, nil, "somebody has to put the parts together: only it picks a store"},
+	{"lab/linear", nil, nil, "it has tests alone, which want a third-party tool"},
+	{"lab/rediscost", nil, nil, "it has measurements alone, which make bench runs"},
 	{"lab/properties", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/ratios", nil, nil, "it reads text and prints text"},
 }

@@ -138,6 +138,7 @@ func refused(e *weir.StoreError, text string) {
 	if before, inner, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(before, "Error running script") {
 		text = inner
 	}
+	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ")
 	code, _, _ := strings.Cut(text, " ")
 	c, known := replyCodes[code]
 	for i := 0; !known && i < len(replyPhrases); i++ {

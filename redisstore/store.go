@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -344,19 +343,4 @@ func (s *Store) Reset(ctx context.Context, requests []weir.Request) (int64, erro
 		}
 		return 0, nil
 	})
-}
-
-// Ready asks the server whether it does all that the store needs. The error
-// is a *weir.StoreError: with Settings, waiting does not help.
-func (s *Store) Ready(ctx context.Context) error {
-	client, err := s.link.client(ctx)
-	if err != nil {
-		return err
-	}
-	probe := weir.Request{Key: "ready", Limit: weir.PerSecond(1), Cost: 1, Mode: weir.Record}
-	_ = client
-	lists := []weir.List{{Requests: []weir.Request{probe}, Rows: make([]weir.Decision, 1)}}
-	s.Take(ctx, lists)
-	_, err = s.Reset(ctx, []weir.Request{probe})
-	return errors.Join(lists[0].Err, err)
 }

@@ -92,6 +92,13 @@ server:
   admin_token: s3cret
   inline: true
   log_level: debug
+  redis: redis://10.0.0.7:6379
+  redis_username: weir
+  redis_password_file: /run/secrets/redis
+  redis_prefix: limits
+  redis_key_secret_file: /run/secrets/keys
+  redis_mode: scripts
+  redis_layout: sorted-set
 `)
 	c := load(t, "slack.yaml")
 	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure= limit=100/30m
@@ -107,6 +114,10 @@ slack search when=map[path:[/search]] by=["user"] optional=true deny=false shado
 	server := config.Server{
 		HTTP: ":8080", GRPC: "off", RESP: "127.0.0.1:6380", Admin: "[::1]:6070",
 		AdminToken: "s3cret", Inline: &yes, LogLevel: "debug",
+		Redis: config.Redis{
+			URL: "redis://10.0.0.7:6379", Username: "weir", Password: config.Secret{File: "/run/secrets/redis"},
+			Prefix: "limits", KeySecret: config.Secret{File: "/run/secrets/keys"}, Mode: "scripts", Layout: "sorted-set",
+		},
 	}
 	if !reflect.DeepEqual(c.Server, server) {
 		t.Errorf("got %+v, want %+v", c.Server, server)
@@ -256,6 +267,12 @@ func TestTokenIsNotShown(t *testing.T) {
 		"server:\n  admin_token:\n    s3cret: x: y\n",
 		"server:\n  admin_token:\n    \"s3cret\n",
 		"server: {algorithm: token-bucket, admin_token: s3cret}\n",
+		"server:\n  redis: redis://:s3cret@h\n  redis: redis://:s3cret@h\n",
+		"server:\n  redis:\n    - rediss://:s3cret@h\n",
+		"server:\n  Redis: :s3cret@h\n",
+		"server:\n  reddis: valkey://:s3cret@h\n",
+		"server: {redis_mode: lua, redis_password: s3cret}\n",
+		"server:\n  redis_key_secret: s3cret\n",
 	} {
 		write(t, "f.yaml", text)
 		_, err := config.Load([]string{"f.yaml"})
@@ -307,24 +324,34 @@ func TestFromEnv(t *testing.T) {
 	env := map[string]string{
 		"WEIR_HTTP": ":1", "WEIR_GRPC": "off", "WEIR_RESP": "", "WEIR_ADMIN": "localhost:4", "WEIR_ADMIN_TOKEN": "t",
 		"WEIR_INLINE": "false", "WEIR_LOG_LEVEL": "warn", "HTTP": ":9",
+		"WEIR_REDIS": "redis://h", "WEIR_REDIS_USERNAME": "weir", "WEIR_REDIS_PASSWORD": "hunter2", "WEIR_REDIS_KEY_SECRET_FILE": "k",
 	}
 	lookup := func(name string) (string, bool) {
 		value, ok := env[name]
 		return value, ok
 	}
-	s := config.Server{HTTP: ":8080", RESP: ":6380"}
+	s := config.Server{HTTP: ":8080", RESP: ":6380", Redis: config.Redis{Password: config.Secret{File: "p"}, Mode: "plain"}}
 	if err := s.FromEnv(lookup); err != nil {
 		t.Fatal(err)
 	}
 	no := false
 	want := config.Server{HTTP: ":1", GRPC: "off", RESP: ":6380", Admin: "localhost:4", AdminToken: "t", Inline: &no, LogLevel: "warn"}
+	want.Redis = config.Redis{
+		URL: "redis://h", Username: "weir", Password: config.Secret{Text: "hunter2"}, KeySecret: config.Secret{File: "k"}, Mode: "plain",
+	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, want %+v", s, want)
 	}
-	env = map[string]string{"WEIR_HTTP": "8080", "WEIR_INLINE": "yes", "WEIR_GRPC": ":2"}
+	env = map[string]string{
+		"WEIR_HTTP": "8080", "WEIR_INLINE": "yes", "WEIR_GRPC": ":2", "WEIR_REDIS_MODE": "lua",
+		"WEIR_REDIS_PASSWORD": "hunter2", "WEIR_REDIS_PASSWORD_FILE": "p", "WEIR_REDIS_KEY_SECRET": "s3cret", "WEIR_REDIS_KEY_SECRET_FILE": "k",
+	}
 	err := s.FromEnv(lookup)
 	message := `weir: WEIR_HTTP "8080": want an address such as :8080 or 127.0.0.1:8080, or off
-weir: WEIR_INLINE "yes": want true or false`
+weir: WEIR_INLINE "yes": want true or false
+weir: WEIR_REDIS_MODE "lua": want scripts or plain
+weir: WEIR_REDIS_PASSWORD_FILE "p": want either it or WEIR_REDIS_PASSWORD
+weir: WEIR_REDIS_KEY_SECRET_FILE "k": want either it or WEIR_REDIS_KEY_SECRET`
 	if err == nil || err.Error() != message {
 		t.Errorf("got\n%v\nwant\n%s", err, message)
 	}

@@ -137,11 +137,16 @@ func (s *source) place(line, column int, path string) Place {
 	return p
 }
 
-// secret reports whether a text may hold or name a token: a report may end up
-// in a log, where none must be.
+// secret reports whether a text may hold or name a token, a password or a URL
+// with one: a report may end up in a log, where none must be.
 func secret(text string) bool {
 	text = strings.ReplaceAll(strings.ToLower(text), weir.TokenBucket.String(), "")
-	return strings.Contains(text, "token")
+	for _, sign := range []string{"token", "password", "secret", "redis:", "://"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
 }
 
 // printable is a line as a terminal can show it, cut to a bearable length.

@@ -2,15 +2,10 @@ package httpapi_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"testing"
 	"unicode/utf8"
 )
-
-func newLog(w interface{ Write([]byte) (int, error) }) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, nil))
-}
 
 // FuzzBodies checks that whatever is sent is answered by a decision or by a
 // problem, and that only valid JSON gets a decision.

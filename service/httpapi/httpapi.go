@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"mime"
 	"net"
 	"net/http"
@@ -44,9 +43,10 @@ type Options struct {
 	// the Admin handler but /healthz. If it is empty, the Admin handler answers
 	// only requests whose Host is localhost or a loopback IP address.
 	Token string
-	// Log receives the failures that callers are not told the details of; nil
-	// discards them.
-	Log *slog.Logger
+	// Failed, if not nil, is called with each failure that callers are not told
+	// the details of, such as a *weir.StoreError. It must be quick and safe for
+	// concurrent use.
+	Failed func(error)
 }
 
 type api struct{ Options }
@@ -201,8 +201,8 @@ func (a *api) post(most int64, call func(ctx context.Context, body []byte) (any,
 // problem is what the caller is told of err.
 func (a *api) problem(err error) *problem {
 	p := problemOf(err)
-	if p.Status == http.StatusServiceUnavailable && a.Log != nil && !errors.Is(err, context.Canceled) {
-		a.Log.Error("a request failed", "error", err)
+	if p.Status == http.StatusServiceUnavailable && a.Failed != nil && !errors.Is(err, context.Canceled) {
+		a.Failed(err)
 	}
 	return p
 }

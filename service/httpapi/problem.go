@@ -43,6 +43,9 @@ func (p *problem) in(path string) *problem {
 
 func (p *problem) write(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "application/problem+json")
+	if p.Status == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
 	write(w, p.Status, p)
 }
 
@@ -53,12 +56,13 @@ func problemHandler(status int, detail string) http.Handler {
 }
 
 // problemOf says what a caller is to know of err: everything if it is the
-// caller's, and nothing about the store.
+// caller's, and of the store only whether it may have done what was asked.
 func problemOf(err error) *problem {
 	var (
 		p       *problem
 		invalid *weir.InvalidError
 		unknown *decide.UnknownDomainError
+		store   *weir.StoreError
 	)
 	switch {
 	case errors.As(err, &p):
@@ -71,6 +75,8 @@ func problemOf(err error) *problem {
 		return newProblem(http.StatusForbidden, "", err.Error()+": ask a domain, or allow them with server: {inline: true} in the config")
 	case errors.Is(err, weir.ErrClosed), errors.Is(err, context.Canceled):
 		return newProblem(http.StatusServiceUnavailable, "", "the service is stopping: ask again elsewhere")
+	case errors.As(err, &store) && !store.Unknown:
+		return newProblem(http.StatusServiceUnavailable, "", "the store is unavailable: ask again later; the log of the service says why")
 	}
-	return newProblem(http.StatusServiceUnavailable, "", "the store could not be asked, and what it charged is unknown")
+	return newProblem(http.StatusServiceUnavailable, "", "the store did not answer, so what it charged or gave back is unknown; the log of the service says why")
 }

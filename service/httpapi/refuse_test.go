@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/service/decide"
@@ -241,18 +243,56 @@ func TestABodyThatBreaksOff(t *testing.T) {
 	wantProblem(t, w, http.StatusBadRequest, "", "ended early")
 }
 
-func TestAClosedStoreIsUnavailable(t *testing.T) {
-	limiter := weir.New(weir.Options{})
-	if err := limiter.Close(); err != nil {
-		t.Fatal(err)
+// broken is a store that fails.
+type broken struct{ err error }
+
+func (b broken) Take(_ context.Context, lists []weir.List) {
+	for i := range lists {
+		if len(lists[i].Requests) > 0 {
+			lists[i].Err = b.err
+		}
 	}
-	var log strings.Builder
-	handler := httpapi.New(httpapi.Options{Engine: decide.New(decide.Options{Limiter: limiter}), Log: newLog(&log)})
-	w := httptest.NewRecorder()
-	handler.ServeHTTP(w, httptest.NewRequest("POST", "/v1/check", strings.NewReader(`{"key":"a","limit":"5/s"}`)))
-	wantProblem(t, w, http.StatusServiceUnavailable, "", "stopping")
-	if !strings.Contains(log.String(), weir.ErrClosed.Error()) {
-		t.Errorf("the log does not say why: %s", log.String())
+}
+func (b broken) Refund(context.Context, []weir.Receipt) (int64, error) { return 0, b.err }
+func (b broken) Count(context.Context, weir.Request, time.Duration) (int64, error) {
+	return 0, b.err
+}
+func (b broken) Reset(context.Context, []weir.Request) (int64, error) { return 0, b.err }
+func (b broken) Close() error                                         { return b.err }
+
+// A caller learns whether the store may have done what was asked, and nothing
+// about where it is.
+func TestABrokenStoreIsUnavailable(t *testing.T) {
+	away := &weir.StoreError{Server: "10.0.0.7:6379", Hint: "is 10.0.0.7 up?", Err: errors.New("dial 10.0.0.7: refused")}
+	silent := &weir.StoreError{Server: "10.0.0.7:6379", Unknown: true, Err: errors.New("read 10.0.0.7: reset")}
+	for detail, err := range map[string]error{
+		"is unavailable: ask again": away, "what it charged or gave back is unknown": silent,
+		"is stopping": weir.ErrClosed, "did not answer": context.DeadlineExceeded,
+	} {
+		var failed []error
+		o := httpapi.Options{
+			Engine: decide.New(decide.Options{Limiter: weir.New(weir.Options{Store: broken{err}})}),
+			Failed: func(err error) { failed = append(failed, err) },
+		}
+		d := door{callers: httpapi.New(o), admin: httpapi.Admin(o)}
+		const request = `{"key":"a","limit":"5/s"}`
+		for path, body := range map[string]string{
+			"/v1/check": request, "/v1/charge": request, "/v1/refund": request, "/v1/reset": request,
+			"/v1/count": `{"key":"a","limit":"5/s","last":"1s"}`,
+		} {
+			w := d.post(path, body)
+			wantProblem(t, w, http.StatusServiceUnavailable, "", detail)
+			if w.Header().Get("Retry-After") != "1" || strings.Contains(w.Body.String(), "10.0.0.7") {
+				t.Errorf("%s: %v %s", path, w.Header(), w.Body)
+			}
+		}
+		w := d.post("/v1/batch", `{"requests":[`+request+`,{"key":"a"},`+request+`]}`)
+		if got := strings.Count(w.Body.String(), detail); w.Code != http.StatusOK || got != 2 || !strings.Contains(w.Body.String(), `"status":400`) {
+			t.Errorf("/v1/batch: status %d, %s", w.Code, w.Body)
+		}
+		if len(failed) != 7 || !errors.Is(failed[6], err) {
+			t.Errorf("told of %d failures, want 7: %v", len(failed), failed)
+		}
 	}
 }
 

@@ -51,7 +51,7 @@ func TestScript(t *testing.T) {
 type background struct {
 	http, admin string // the URLs of its doors
 	cmd         *exec.Cmd
-	done        chan error // what Wait returned
+	done        chan error // what Wait returned, once; then it is closed
 }
 
 // running is where a script has its background.
@@ -86,6 +86,7 @@ func begin(dir string, env []string, args ...string) (*background, error) {
 				for lines.Scan() { // to its end, for the log
 				}
 				b.done <- errors.Join(b.cmd.Wait(), log.Close())
+				close(b.done)
 			}()
 			return b, nil
 		}

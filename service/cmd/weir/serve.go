@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/service/config"
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
@@ -26,17 +28,35 @@ import (
 
 func serveCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "serve [--config FILE|DIR]...",
+		Use:   "serve [--config FILE|DIR]... [--redis URL]",
 		Short: "Answer checks over the network",
 		Long: `Answer checks over the network, until interrupted. What has been accepted by
 then is finished, which takes at most five seconds.
 
 Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, and all but
 --config and --log-format in the server mapping of a config file. A flag beats a
-variable, which beats a file.`,
+variable, which beats a file.
+
+With --redis all processes that name the same server and prefix share their
+limits. The URL is one of
+
+  redis://host:6379                                 rediss:// for TLS
+  redis://host1:6379,host2:6379                     a Cluster
+  redis://host1:26379,host2:26379?master_set=NAME   Sentinel
+  unix:///run/redis.sock
+
+and may have user:password@ before the host, a database as /DB or ?db=DB, and
+parameters such as ?ca=FILE. Others can see a password there: better set
+$WEIR_REDIS_PASSWORD or --redis-password-file, with the user in the URL or in
+$WEIR_REDIS_USERNAME. The rights that the user needs are in examples/weir.acl.
+
+What is wrong with the settings ends the program with a sentence that says so. A
+server that is out of reach does not: weir goes on asking, and till then answers
+checks with status 503.`,
 		Example: `  weir serve
-  weir serve --config slack.yaml --http 127.0.0.1:9000 --admin off`,
-		Args: cobra.NoArgs,
+  weir serve --config slack.yaml --http 127.0.0.1:9000 --admin off
+  weir serve --redis redis://10.0.0.7:6379 --redis-password-file /run/secrets/redis`,
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -50,6 +70,15 @@ variable, which beats a file.`,
 	}
 	addFlags(cmd.Flags())
 	return cmd
+}
+
+// noArgs does not repeat an argument as cobra.NoArgs does: it may be a URL with
+// a password.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return errors.New("serve takes flags only, as in weir serve --config slack.yaml --redis redis://10.0.0.7:6379")
+	}
+	return nil
 }
 
 const (
@@ -68,8 +97,10 @@ const (
 type server struct {
 	log     *slog.Logger
 	limiter *weir.Limiter
-	doors   []door // those for callers first
+	store   *redisstore.Store // nil if limits are kept in memory
+	doors   []door            // those for callers first
 	state   atomic.Pointer[string]
+	lack    atomic.Pointer[string] // what is not as it should be; nil for nothing
 }
 
 // What /readyz says.
@@ -101,13 +132,16 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	s := &server{log: log, limiter: weir.New(weir.Options{})}
+	s := &server{log: log}
 	s.state.Store(&starting)
+	if err := s.openLimiter(set.Redis); err != nil {
+		return nil, err
+	}
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
 	if loaded.Policy != nil {
 		engine.Load(loaded.Policy, set.inline())
 	}
-	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Log: log}
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Failed: newFailures(log).add}
 	for _, d := range []struct {
 		name, address string
 		handler       http.Handler
@@ -203,13 +237,21 @@ func observer(log *slog.Logger) func(decide.Event) {
 }
 
 func (s *server) ready() (ready bool, detail string) {
-	state := s.state.Load()
+	state, lack := s.state.Load(), s.lack.Load()
+	if state == &serving && lack != nil {
+		return true, *state + "; " + *lack
+	}
 	return state == &serving, *state
 }
 
 // run serves until ctx ends or a door fails, and stops.
 func (s *server) run(ctx context.Context) error {
 	s.state.Store(&serving)
+	ctx, cancel := context.WithCancel(ctx)
+	var background sync.WaitGroup
+	background.Go(func() { s.awaitStore(ctx) })
+	defer background.Wait()
+	defer cancel()
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {
 		go func() { failed <- d.server.Serve(d.listener) }()

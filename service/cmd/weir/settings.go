@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,12 @@ func addFlags(flags *pflag.FlagSet) {
 	flags.String("resp", "", "address for the Redis protocol, or off; this version does not serve it yet")
 	flags.String("admin", "", "address for operators, or off (default 127.0.0.1:6070)")
 	flags.String("admin-token", "", "token that operators must send; others can see it here, so better set $WEIR_ADMIN_TOKEN")
+	flags.String("redis", "", "URL of a Redis or Valkey server to keep limits on, such as redis://10.0.0.7:6379 (default in memory)")
+	flags.String("redis-password-file", "", "file with its password, which $WEIR_REDIS_PASSWORD may have instead")
+	flags.String("redis-prefix", "", "what all keys begin with (default weir)")
+	flags.String("redis-key-secret-file", "", "file with a secret that hides in keys who is limited, which $WEIR_REDIS_KEY_SECRET may have instead")
+	flags.String("redis-mode", "", "scripts, or plain for a server without them, which has fixed-window only (default scripts)")
+	flags.String("redis-layout", "", "packed, or sorted-set to look into sliding logs with ZRANGE (default packed)")
 	flags.String("log-level", "", "debug, info, warn or error (default info)")
 	flags.String("log-format", "", "text or json (default text)")
 }
@@ -64,6 +71,12 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		{"resp", "", &s.RESP},
 		{"admin", "127.0.0.1:6070", &s.Admin},
 		{"admin-token", "", &s.AdminToken},
+		{"redis", "", &s.Redis.URL},
+		{"redis-password-file", "", &s.Redis.Password.File},
+		{"redis-prefix", "", &s.Redis.Prefix},
+		{"redis-key-secret-file", "", &s.Redis.KeySecret.File},
+		{"redis-mode", "", &s.Redis.Mode},
+		{"redis-layout", "", &s.Redis.Layout},
 		{"log-level", "info", &s.LogLevel},
 		{"log-format", "text", &s.logFormat},
 	} {
@@ -88,6 +101,20 @@ func (s settings) check() error {
 	}
 	if s.Admin != off && s.AdminToken == "" && !loopback(s.Admin) {
 		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
+	}
+	return checkRedis(s.Redis)
+}
+
+func checkRedis(r config.Redis) error {
+	switch {
+	case r.URL == "" && r != config.Redis{}:
+		return errors.New("there are settings for Redis, but no server: name it, as in --redis redis://10.0.0.7:6379")
+	case !slices.Contains([]string{"", "scripts", "plain"}, r.Mode):
+		return fmt.Errorf("--redis-mode %q: want scripts or plain", r.Mode)
+	case !slices.Contains([]string{"", "packed", "sorted-set"}, r.Layout):
+		return fmt.Errorf("--redis-layout %q: want packed or sorted-set", r.Layout)
+	case r.Mode == "plain" && r.Layout == "sorted-set":
+		return errors.New("--redis-layout sorted-set needs scripts: leave out --redis-mode plain")
 	}
 	return nil
 }
