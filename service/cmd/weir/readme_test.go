@@ -6,8 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weirlimit/weir/internal/redistest"
 )
 
 // TestReadme runs every block of the README but the first, as a reader would:
@@ -23,6 +26,7 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := reader{t: t, root: root, dir: t.TempDir()}
+	r.real = []string{"localhost:6379", redistest.Start(t, redistest.Options{}).Addr()}
 	r.copy("examples/website.yaml", "website.yaml")
 	r.copy("sim/testdata/access-extract.log", "access.log")
 	r.serve() // make run
@@ -49,7 +53,7 @@ func TestReadme(t *testing.T) {
 type reader struct {
 	t         *testing.T
 	root, dir string
-	url       string
+	real      []string // addresses, each behind what the README calls it
 }
 
 func (r *reader) write(name, text string) {
@@ -72,17 +76,26 @@ func (r *reader) program(source string) {
 	r.write("go.mod", "module readme\n\ngo 1.25.0\n\nrequire github.com/weirlimit/weir v0.0.0\n\nreplace github.com/weirlimit/weir => "+r.root+"\n")
 }
 
-// serve starts weir serve on a free port.
+// serve starts weir serve on a free port instead of the one it names, 8080 if none.
 func (r *reader) serve(args ...string) {
+	name := "localhost:8080"
+	if i := slices.Index(args, "--http"); i >= 0 {
+		name = "localhost" + args[i+1]
+		args = slices.Delete(args, i, i+2)
+	}
 	s := startServer(r.t, r.dir, args...)
-	r.url = strings.TrimPrefix(s.http, "http://")
+	// The newest comes first, which is the one that is replaced.
+	r.real = append([]string{name, strings.TrimPrefix(s.http, "http://")}, r.real...)
 }
+
+// really puts the addresses of this test in the place of the README's.
+func (r *reader) really(text string) string { return strings.NewReplacer(r.real...).Replace(text) }
 
 func (r *reader) console(body string) {
 	for _, part := range regexp.MustCompile(`(?m)^\$ `).Split(body, -1)[1:] {
 		command, want, _ := strings.Cut(part, "\n")
 		if args, ok := strings.CutSuffix(command, " &"); ok {
-			r.serve(strings.Fields(args)[2:]...)
+			r.serve(strings.Fields(r.really(args))[2:]...)
 			continue
 		}
 		r.run(command, want)
@@ -90,7 +103,7 @@ func (r *reader) console(body string) {
 }
 
 func (r *reader) run(command, want string) {
-	c := exec.Command("sh", "-c", strings.ReplaceAll(command, "localhost:8080", r.url))
+	c := exec.Command("sh", "-c", r.really(command))
 	c.Dir = r.dir
 	c.Env = append(os.Environ(), "GOWORK=off")
 	var stderr bytes.Buffer
