@@ -24,19 +24,20 @@ func limitOf(l weir.Limit) algo.Limit {
 	return algo.Make(algo.Kind(l.Algorithm), l.Max, l.Burst, l.Window.Microseconds(), int64(l.Buckets), l.Epoch)
 }
 
-// append writes the row for a script; see the head of one.lua.
-func (w *row) append(b []byte, mode uint8, cost int64) []byte {
+// text writes the row for a script; see the head of one.lua.
+func (w *row) text(mode uint8, cost int64) string {
 	part := w.limit.Part
 	if w.layout == fixedWindow && !w.limit.Epoch {
 		part = 0
 	}
+	b := make([]byte, 0, 28)
 	b = append(b, mode)
 	b = binary.BigEndian.AppendUint32(b, uint32(w.limit.Max))
 	b = binary.BigEndian.AppendUint32(b, uint32(w.limit.Burst))
 	for _, n := range [...]int64{w.limit.Window, part, cost} {
 		b = appendInt(b, n, 6)
 	}
-	return b
+	return string(b)
 }
 
 // appendInt writes n in so many bytes, the most significant first.

@@ -191,7 +191,7 @@ func (s *Store) plan(l *weir.List, peek bool) plan {
 	if len(p.rows) == 1 && !s.options.Verify {
 		w := &p.rows[0]
 		p.call.script, p.call.keys[0] = s.scripts.one[w.layout], w.key
-		p.call.args = append(p.call.args, string(w.append(nil, uint8(w.mode), w.cost)))
+		p.call.args = append(p.call.args, w.text(uint8(w.mode), w.cost))
 		return p
 	}
 	set := uint(0)
@@ -199,7 +199,7 @@ func (s *Store) plan(l *weir.List, peek bool) plan {
 		w := &p.rows[i]
 		set |= 1 << w.layout
 		p.call.keys[i] = w.key
-		p.call.args = append(p.call.args, string(append(w.append(nil, uint8(w.mode), w.cost), byte(w.layout))))
+		p.call.args = append(p.call.args, w.text(uint8(w.mode), w.cost)+string(rune(w.layout)))
 	}
 	if s.options.Verify {
 		p.call.args = append(p.call.args, "verify")
@@ -305,7 +305,7 @@ func (s *Store) Refund(ctx context.Context, receipts []weir.Receipt) (int64, err
 			}
 			proof = appendInt(proof, n, 7)
 		}
-		calls = append(calls, call{s.scripts.refund[w.layout], []string{w.key}, []string{s.now(), string(w.append(nil, mode, r.Units)), string(proof)}})
+		calls = append(calls, call{s.scripts.refund[w.layout], []string{w.key}, []string{s.now(), w.text(mode, r.Units), string(proof)}})
 	}
 	return s.each(ctx, calls, func(_ int, result rueidis.RedisResult) (int64, error) { return result.AsInt64() })
 }
@@ -316,7 +316,7 @@ func (s *Store) Count(ctx context.Context, r weir.Request, d time.Duration) (int
 		return 0, &weir.InvalidError{Field: "count", Value: r.Limit.String(), Want: plainWant}
 	}
 	w := s.single(&r)
-	calls := []call{{s.scripts.count[w.layout], []string{w.key}, []string{s.now(), string(w.append(nil, 0, d.Microseconds()))}}}
+	calls := []call{{s.scripts.count[w.layout], []string{w.key}, []string{s.now(), w.text(0, d.Microseconds())}}}
 	n, err := s.each(ctx, calls, func(_ int, result rueidis.RedisResult) (int64, error) { return result.AsInt64() })
 	return min(n, 2*r.Limit.Max), err
 }
@@ -330,7 +330,7 @@ func (s *Store) Reset(ctx context.Context, requests []weir.Request) (int64, erro
 	calls := make([]call, len(requests))
 	for i := range requests {
 		rows[i] = s.single(&requests[i])
-		calls[i] = call{s.scripts.reset[rows[i].layout], []string{rows[i].key}, []string{s.now(), string(rows[i].append(nil, 0, 1))}}
+		calls[i] = call{s.scripts.reset[rows[i].layout], []string{rows[i].key}, []string{s.now(), rows[i].text(0, 1)}}
 	}
 	return s.each(ctx, calls, func(i int, result rueidis.RedisResult) (int64, error) {
 		text, err := result.ToString()
