@@ -17,19 +17,20 @@ help: ## print this
 run: ## serve on 127.0.0.1:8080, in memory
 	go run ./service/cmd/weir serve --http 127.0.0.1:8080
 
-test: redis-server ## all but what takes long: every module with -race, then by itself, without go.work
-	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test -race -count=1 ./...); done
-	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test -count=1 ./...); done
+test: redis-server ## every module with -race, then by itself, without go.work; a fifth of the random histories
+	for dir in $(MODULES); do (cd $$dir && go vet ./... && go test -short -race -count=1 ./...); done
+	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test -short -count=1 ./...); done
 
-test-all: redis-server ## what takes long: 20,000 runs of each fuzz target, random histories, every TestLong (build tag long; needs nutcracker)
+test-all: redis-server ## all of them, what takes long (build tag long, needs nutcracker), 20,000 runs of each fuzz target
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done
 	cd lab && go test -count=1 ./properties -rapid.checks=20000
-	for dir in $(MODULES); do (cd $$dir && go test -count=1 -tags long -run '^TestLong' ./...); done
+	for dir in $(MODULES); do (cd $$dir && go test -count=1 -tags long -timeout 20m ./...); done
 
-bench: ## the benchmarks, as ratios to the floor of the same run
+bench: redis-server ## the benchmarks, as ratios to the floor of the same run; writes the tables of docs/redis.md
 	go test -run '^$$' -bench . -cpu 1,2 -count 5 . ./policy | tee /dev/stderr | go run ./lab/ratios
+	cd lab && go test -run '^$$' -bench Cost -benchtime 1x -timeout 1h ./rediscost
 
 lint: ## gofmt, go vet, go mod tidy and the linters of .golangci.yml
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }

@@ -54,6 +54,15 @@ func logFits(l *Limit, s *State, now, cost int64) bool {
 }
 
 func logCharge(l *Limit, s *State, now, cost int64) {
+	most := int64(maxLogged)
+	if l.Kind == SlidingBuckets {
+		most = maxInBuckets
+	}
+	if s.N-s.R+cost > most {
+		if cost = min(cost, most-logLive(l, s, now, l.Window)); cost == 0 {
+			return
+		}
+	}
 	stamp := now
 	if s.N > s.R {
 		stamp = max(now, s.T)
@@ -63,11 +72,6 @@ func logCharge(l *Limit, s *State, now, cost int64) {
 	} else {
 		s.Cells, s.N, s.R = s.Cells[:0], 0, 0
 	}
-	most := int64(maxLogged)
-	if l.Kind == SlidingBuckets {
-		most = maxInBuckets
-	}
-	cost = min(cost, most-logLive(l, s, stamp, l.Window))
 	s.T = stamp
 	s.N += cost
 	if s.N-s.R > 2*l.Max && logLive(l, s, now, l.Window) > 2*l.Max {
@@ -106,7 +110,6 @@ func Compact(l *Limit, s *State) {
 		switch {
 		case c.T <= s.T-l.Window:
 			s.R = max(s.R, c.Sum)
-		case len(kept) > 0 && c.Sum == kept[len(kept)-1].Sum: // all its units were given back
 		case c.Sum > s.R:
 			kept = append(kept, c)
 		}
@@ -149,10 +152,13 @@ func logRefund(l *Limit, s *State, now, cost int64, m Mark) int64 {
 		return 0
 	}
 	s.R = gone // giving back the newest units may set T back, and must revive nothing
+	s.N -= k
+	if i < len(s.Cells) && k == sum-before { // a cell without units must lend its stamp to nobody's
+		s.Cells = append(s.Cells[:i], s.Cells[i+1:]...)
+	}
 	for ; i < len(s.Cells); i++ {
 		s.Cells[i].Sum -= k
 	}
-	s.N -= k
 	// A newest stamp without units would make the key look used for too long.
 	for n := len(s.Cells); n > 0 && s.Cells[n-1].Sum == s.N; n-- {
 		s.T, s.Cells = s.Cells[n-1].T, s.Cells[:n-1]

@@ -49,25 +49,29 @@ if m > 1 then
 	local ahead = T - now > window -- the clock has stepped back: as if taken now
 	if ahead then edge = T - window end
 	if T > edge then
-		local first = 1
-		if m == most then
-			if max < 14 then
-				first = SIZE + 1
-			else
-				tail = call('GETRANGE', key, -SIZE * (max + 1), -SIZE * (max - 1) + SIZE - 1)
-				m = #tail / SIZE
+		local whole, first = m < most, SIZE + 1
+		if whole then -- all cells are in the tail
+			_, base = unpack(CELL, tail)
+			back = m - 1
+			for i = SIZE + 1, SIZE * m, SIZE do
+				old, sum = unpack(CELL, tail, i)
+				if old > edge then break end
+				base, back = sum, back - 1
 			end
-		end
-		if m < 3 or m < most and max < 14 then
-			if m < 3 and max >= 14 then tail = call('GETRANGE', key, 0, 2 * SIZE - 1) end
-			_, base, old, sum = unpack(CELL2, tail)
-			if old > edge then back = ALL end
-		elseif max > 1 then
-			local t, s, u, v, w, x = unpack(CELL3, tail, first)
-			if u > edge and (t <= edge or call('STRLEN', key) == SIZE * (max + 1)) then
-				back, base, old, sum = max, s, u, v
-			elseif u <= edge and w > edge then
-				back, base, old, sum = max - 1, v, w, x
+		else
+			if max >= 14 then
+				tail, first = call('GETRANGE', key, -SIZE * (max + 1), -SIZE * (max - 1) + SIZE - 1), 1
+			end
+			if #tail < 3 * SIZE then
+				_, base, old, sum = unpack(CELL2, call('GETRANGE', key, 0, 2 * SIZE - 1))
+				if old > edge then back = ALL end
+			elseif max > 1 then
+				local t, s, u, v, w, x = unpack(CELL3, tail, first)
+				if u > edge and (t <= edge or call('STRLEN', key) == SIZE * (max + 1)) then
+					back, base, old, sum = max, s, u, v
+				elseif u <= edge and w > edge then
+					back, base, old, sum = max - 1, v, w, x
+				end
 			end
 		end
 		if back == 0 then
@@ -79,7 +83,7 @@ if m > 1 then
 	end
 	if ahead then
 		T, back, base, old, sum = now, 1, (N - live) % WRAP, now, N
-		call('SET', key, pack(CELL2, now, base, now, N), 'PX', ttl(now + window))
+		call('SET', key, pack(CELL2, now, base, now, N), 'PX', ttl(now - now % 1000000 + 1000000 + window))
 	end
 	m = 2
 end
@@ -107,7 +111,9 @@ local cell = pack(CELL, stamp, N)
 -- The key lives for a Window after the end of this second, so for all its charges.
 local second = stamp - stamp % 1000000
 local expire = second + 1000000 + window
-if live == 0 then
+if cost == 0 then -- no more is remembered
+	stamp = T
+elseif live == 0 then
 	local birth = (m == 0 or now < T) and now or T
 	call('SET', key, pack(CELL, birth, (N - cost) % WRAP) .. cell, 'PX', ttl(expire))
 else
@@ -147,9 +153,9 @@ T, live = stamp, live + cost
 
 --- refund
 -- Writes the whole log anew, and changes the cells from the receipt's on.
-local expire = T - T % 1000000 + 1000000 + window
-local function rewrite(first, text)
-	call('SET', key, first .. text, 'PX', ttl(expire))
+local function rewrite(text)
+	local t = #text > SIZE and unpack(CELL, text, #text - SIZE + 1) or T
+	call('SET', key, text, 'PX', ttl(t - t % 1000000 + 1000000 + window))
 end
 if live > 0 then
 	local cells = call('STRLEN', key) / SIZE
@@ -163,7 +169,7 @@ if live > 0 then
 			local j = search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < left end)
 			text = call('GETRANGE', key, -SIZE * j, -1)
 		end
-		rewrite(pack(CELL, birth, (N - left) % WRAP), text)
+		rewrite(pack(CELL, birth, (N - left) % WRAP) .. text)
 	elseif stamp >= birth and T >= from then
 		local j = search(key, SIZE, CELL, back, function(t) return t >= from end)
 		local _, before, at, total = unpack(CELL2, call('GETRANGE', key, -SIZE * (j + 1), -SIZE * j + SIZE - 1))
@@ -177,7 +183,7 @@ if live > 0 then
 			end
 			-- With the base, without what has left the window.
 			local older = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * j - 1)
-			rewrite(older, table.concat(kept))
+			rewrite(older .. table.concat(kept))
 		end
 	end
 end
