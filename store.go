@@ -18,7 +18,8 @@ type Request struct {
 	// Mode says what the answer does; the zero value enforces.
 	Mode Mode
 	// Group picks the slot that the state lives in on a Cluster; empty means
-	// Key. Requests of one Group are decided in one step there.
+	// Key. Requests of one Group are decided in one step there. All requests for
+	// a Key must be of the same Group.
 	Group string
 }
 

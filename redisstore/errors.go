@@ -28,7 +28,7 @@ var replyCodes = map[string]cause{
 	"WRONGPASS":   {true, "give the right user and password; a password alone is written redis://:password@host"},
 	"NOPERM":      {true, keyHint},
 	"DENIED":      {true, "the server takes connections from its own host only: give it a password, or set protected-mode no"},
-	"WRONGTYPE":   {true, "weir did not write this key: choose another prefix or db"},
+	"WRONGTYPE":   {true, foreignHint},
 	"MOVED":       {true, movedHint},
 	"ASK":         {true, movedHint},
 	"CROSSSLOT":   {true, movedHint},
@@ -62,15 +62,18 @@ var replyPhrases = []struct {
 	{"no password is set", cause{true, "the server wants no password: leave it out"}},
 	{"DB index is out of range", cause{true, "the server has fewer databases: choose a lower db"}},
 	{"SELECT is not allowed in cluster mode", cause{true, "a Cluster has db 0 only: leave the db out"}},
+	{"data string too short", cause{true, foreignHint}},
+	{"offset must be 1 or greater", cause{true, foreignHint}},
 	{"max number of clients reached", cause{false, "raise the server's maxclients"}},
 }
 
 const (
-	keyHint    = "allow the user the keys that begin with weir's prefix, as in ~weir:*"
-	singleHint = "the server is not a Cluster: give one address, or ?master_set=NAME for Sentinel"
-	movedHint  = "the server is a node of a Cluster that weir could not recognize: allow the user +cluster|slots and +cluster|shards, and use no proxy and no socket"
-	certHint   = "the server refuses this side of TLS: if it wants a certificate, give one as ?cert=FILE&key=FILE"
-	slotHint   = "no primary of the Cluster serves the slot: see CLUSTER INFO"
+	foreignHint = "weir did not write this key: choose another prefix or db"
+	keyHint     = "allow the user the keys that begin with weir's prefix, as in ~weir:*"
+	singleHint  = "the server is not a Cluster: give one address, or ?master_set=NAME for Sentinel"
+	movedHint   = "the server is a node of a Cluster that weir could not recognize: allow the user +cluster|slots and +cluster|shards, and use no proxy and no socket"
+	certHint    = "the server refuses this side of TLS: if it wants a certificate, give one as ?cert=FILE&key=FILE"
+	slotHint    = "no primary of the Cluster serves the slot: see CLUSTER INFO"
 )
 
 var (

@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -76,13 +77,12 @@ func (s *Store) takeAcross(ctx context.Context, client rueidis.Client, lists []a
 		}
 	}
 	s.trip(ctx, client, charge)
-	var back []weir.Receipt
 	for _, a := range lists {
 		if a.list.Err == nil {
-			back = append(back, a.answer()...)
+			left := s.giveBack(ctx, a.answer())
+			a.list.Err = a.failed(left)
 		}
 	}
-	s.giveBack(ctx, back)
 }
 
 // only prepares the second trip: with all requests, or else the Record rows.
@@ -95,15 +95,35 @@ func (p *part) only(all bool) {
 	p.charged.Rows = make([]weir.Decision, len(p.charged.Requests))
 }
 
-func (a *across) err() error {
+// err returns why the list could not be decided: if there are several reasons,
+// one that leaves unknown what was charged.
+func (a *across) err() (first error) {
 	for _, p := range a.parts {
 		for _, l := range []*weir.List{&p.asked, &p.charged} {
-			if l.Err != nil {
-				return l.Err
+			var e *weir.StoreError
+			if first == nil || errors.As(l.Err, &e) && e.Unknown {
+				first = l.Err
 			}
 		}
 	}
-	return nil
+	return first
+}
+
+// failed returns the list's error. It is not known what was charged if that
+// error meets Record rows that were, or what could not be given back.
+func (a *across) failed(left error) error {
+	var e *weir.StoreError
+	if !errors.As(a.list.Err, &e) {
+		return a.list.Err
+	}
+	unknown := *e
+	unknown.Unknown = e.Unknown || left != nil
+	for _, p := range a.parts {
+		for i := range p.charged.Requests {
+			unknown.Unknown = unknown.Unknown || p.charged.Requests[i].Mode == weir.Record && !p.charged.Rows[i].Receipt.IsZero()
+		}
+	}
+	return &unknown
 }
 
 func (a *across) admitted(which func(*part) *weir.List) bool {
@@ -144,12 +164,13 @@ func (a *across) answer() (back []weir.Receipt) {
 const giveBackTime = time.Second
 
 // giveBack returns what must not stay taken, also for callers who have left.
-func (s *Store) giveBack(ctx context.Context, receipts []weir.Receipt) {
+// What it cannot give back stays taken until it leaves the window.
+func (s *Store) giveBack(ctx context.Context, receipts []weir.Receipt) error {
 	if len(receipts) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackTime)
 	defer cancel()
-	// What cannot be given back stays taken until it leaves the window.
-	_, _ = s.Refund(ctx, receipts)
+	_, err := s.Refund(ctx, receipts)
+	return err
 }

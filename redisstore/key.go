@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"hash/crc32"
 	"strconv"
 	"time"
@@ -52,7 +53,7 @@ func (k *keys) state(l layout, r *weir.Request) string {
 		b = append(b, 'e')
 	}
 	b = append(b, ':', '{')
-	b = appendTag(b, group(r))
+	b = k.appendTag(b, group(r))
 	b = append(b, '}')
 	return string(k.appendName(b, r.Key))
 }
@@ -85,10 +86,21 @@ func appendWindow(b []byte, d time.Duration) []byte {
 
 const tagChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// appendTag writes 18 bits of a hash of s.
-func appendTag(b []byte, s string) []byte {
-	h := crc32.ChecksumIEEE([]byte(s))
+// appendTag writes 18 bits of a hash of a Group; with a secret, of its HMAC, so
+// that they tell nobody which Group it is.
+func (k *keys) appendTag(b []byte, group string) []byte {
+	h := crc32.ChecksumIEEE([]byte(group))
+	if k.secret != nil {
+		h = binary.BigEndian.Uint32(k.mac("group " + group))
+	}
 	return append(b, tagChars[h>>26], tagChars[h>>20&63], tagChars[h>>14&63])
+}
+
+// mac returns the HMAC-SHA256 of s.
+func (k *keys) mac(s string) []byte {
+	mac := hmac.New(sha256.New, k.secret)
+	mac.Write([]byte(s))
+	return mac.Sum(nil)
 }
 
 // appendName writes a Key: as it is where it is short, printable ASCII.
@@ -104,13 +116,12 @@ func (k *keys) appendName(b []byte, key string) []byte {
 			return b
 		}
 	}
-	hash := sha256.Sum256([]byte(key))
+	b = append(b[:start], '#')
 	if k.secret != nil {
-		mac := hmac.New(sha256.New, k.secret)
-		mac.Write([]byte(key))
-		mac.Sum(hash[:0])
+		return base64.RawURLEncoding.AppendEncode(b, k.mac("key " + key)[:18])
 	}
-	return base64.RawURLEncoding.AppendEncode(append(b[:start], '#'), hash[:18])
+	hash := sha256.Sum256([]byte(key))
+	return base64.RawURLEncoding.AppendEncode(b, hash[:18])
 }
 
 func appendEscaped(b []byte, c byte) []byte {

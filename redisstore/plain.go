@@ -44,6 +44,9 @@ func (s *Store) takePlain(ctx context.Context, client rueidis.Client, lists []we
 	var commands rueidis.Commands
 	var of []int // the list, and how many commands it has
 	for i := range lists {
+		if len(lists[i].Requests) == 0 {
+			continue
+		}
 		if lists[i].Err = plainRefuses(&lists[i]); lists[i].Err != nil {
 			continue
 		}

@@ -15,7 +15,7 @@ local T, N, R, V, M, birth = 0, 0, 0, 0, 0, now
 if value then T, N, R, V, M, birth = unpack('>I7I5I6I7I4I7', value) end
 if T - now > window and N > 0 then -- the clock has stepped back: as if taken now
 	T = now
-	call('SET', key, pack('>I7I5I6I7I4I7', T, N, R, V, M, birth), 'PX', ttl(T + (muldiv(window, N - 1, window - R + max - 1, max))))
+	call('SETRANGE', key, 0, pack('>I7I5I6I7I4I7', T, N, R, V, M, birth)) -- it expires when it did
 end
 -- The bucket as of now.
 local owed, rest, drained = N, R, V
@@ -59,7 +59,6 @@ elseif born == birth then
 	if given < 0 then given = 0 end
 end
 if given > 0 then
-	local expire = T + muldiv(window, N - 1, window - R + max - 1, max) -- stays
 	N, V, M = N - given, (V + given) % 4503599627370496, (M + given) % 2147483648
-	call('SET', key, pack('>I7I5I6I7I4I7', T, N, N > 0 and left or 0, V, M, birth), 'PX', ttl(expire))
+	call('SETRANGE', key, 0, pack('>I7I5I6I7I4I7', T, N, N > 0 and left or 0, V, M, birth)) -- it expires when it did
 end

@@ -14,7 +14,7 @@ local T, N, R, V, birth = 0, 0, 0, 0, now
 if value then T, N, R, V, birth = unpack('>I7I5I5I7I7', value) end
 if V - now > window and N + R > 0 then -- the clock has stepped back: as if taken now
 	T, V = now, now
-	call('SET', key, pack('>I7I5I5I7I7', T, N, R, V, birth), 'PX', ttl(T + 2 * window))
+	call('SETRANGE', key, 0, pack('>I7I5I5I7I7', T, N, R, V, birth)) -- it expires when it did
 end
 -- The windows as of now.
 local start, current, previous = T, N, R
@@ -48,5 +48,5 @@ elseif born == birth and stamp == start - window then
 end
 given = of_current + of_previous
 if given > 0 then
-	call('SET', key, pack('>I7I5I5I7I7', start, current - of_current, previous - of_previous, V, birth), 'PX', ttl(start + 2 * window))
+	call('SETRANGE', key, 0, pack('>I7I5I5I7I7', start, current - of_current, previous - of_previous, V, birth)) -- it expires when it did
 end

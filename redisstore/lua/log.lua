@@ -17,6 +17,7 @@
 -- search returns the oldest of the cells 1..hi for which inside(stamp, total)
 -- holds: it does for cell 1, and for all newer than one for which it does.
 local function search(key, size, cell, hi, inside)
+	hi = math.floor(hi) -- a length that is not whole cells must not go on for ever
 	local function at(j)
 		return inside(unpack(cell, call('GETRANGE', key, -size * j, -size * j + size - 1)))
 	end
@@ -95,8 +96,7 @@ if done == 0 and not fits and cost <= max then
 	local room = max - cost
 	blocking = old
 	if (N - sum) % WRAP > room then
-		local cells = call('STRLEN', key) / SIZE
-		local hi = room + 1 < cells - 1 and room + 1 or cells - 1
+		local hi = math.min(room + 1, back, call('STRLEN', key) / SIZE - 1) -- each cell has a unit or more
 		local j = search(key, SIZE, CELL, hi, function(_, total) return (N - total) % WRAP <= room end)
 		blocking = unpack(CELL, call('GETRANGE', key, -SIZE * j, -SIZE * j + SIZE - 1))
 	end
@@ -125,15 +125,16 @@ else
 		cells, back = call('APPEND', key, cell) / SIZE, back + 1
 	end
 	if now < T or T < second then call('PEXPIRE', key, ttl(expire)) end
+	if back > cells - 1 then back = cells - 1 end
+	local kept = cells
 	if live + cost > 2 * max then
 		-- The stamps of the units above 2*Max are forgotten: the cells of the first
 		-- units beyond become one, with the newest of their stamps.
-		if back > cells - 1 then back = cells - 1 end
-		local kept = 1 + search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < 2 * max end)
-		if kept < back then
-			local head = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1)
-			call('SET', key, head .. call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
-		end
+		kept = 1 + search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < 2 * max end)
+	end
+	if kept < back then
+		local head = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1)
+		call('SET', key, head .. call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
 	elseif cells > back + 16 then
 		-- A string that outgrows its room gets twice as much, and a new one of which
 		-- more than a tenth would be free gets none to spare. Rooms are of whole
@@ -144,7 +145,7 @@ else
 		local step = 2 ^ (math.floor(math.log(size) / math.log(2)) - 2)
 		local room = math.ceil(size / step) * step - 6
 		if cells * SIZE > room then
-			local kept = math.max(back + 1, math.ceil(room / 1.1 / SIZE))
+			kept = math.max(back + 1, math.ceil(room / 1.1 / SIZE))
 			call('SET', key, call('GETRANGE', key, -SIZE * kept, -1), 'PX', ttl(expire))
 		end
 	end
@@ -152,10 +153,15 @@ end
 T, live = stamp, live + cost
 
 --- refund
--- Writes the whole log anew, and changes the cells from the receipt's on.
+-- Writes the whole log anew, and changes the cells from the receipt's on, which
+-- takes about a microsecond each.
 local function rewrite(text)
-	local t = #text > SIZE and unpack(CELL, text, #text - SIZE + 1) or T
-	call('SET', key, text, 'PX', ttl(t - t % 1000000 + 1000000 + window))
+	if #text > SIZE then
+		local t = unpack(CELL, text, #text - SIZE + 1)
+		call('SET', key, text, 'PX', ttl(t - t % 1000000 + 1000000 + window))
+	else
+		call('DEL', key)
+	end
 end
 if live > 0 then
 	local cells = call('STRLEN', key) / SIZE

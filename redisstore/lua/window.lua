@@ -15,7 +15,7 @@ if value then T, N, V, birth = unpack('>I7I5I7I7', value) end
 local start = part == 1 and now - now % window or now
 if V - now > window and N > 0 then -- the clock has stepped back: as if taken now
 	T, V = start, now
-	call('SET', key, pack('>I7I5I7I7', T, N, V, birth), 'PX', ttl(T + window))
+	call('SETRANGE', key, 0, pack('>I7I5I7I7', T, N, V, birth)) -- it expires when it did
 end
 local used = now < T + window and N or 0
 local fits = used + cost <= max
@@ -34,6 +34,6 @@ call('SET', key, pack('>I7I5I7I7', T, N, V, birth), 'PX', ttl(T + window))
 if oldest or born == birth and stamp == T then
 	given = cost < used and cost or used
 	if given > 0 then
-		call('SET', key, pack('>I7I5I7I7', T, N - given, V, birth), 'PX', ttl(T + window))
+		call('SETRANGE', key, 0, pack('>I7I5I7I7', T, N - given, V, birth)) -- it expires when it did
 	end
 end
