@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -124,5 +125,49 @@ func TestAcrossSlotsCancelled(t *testing.T) {
 	}
 	if got := remaining(t, open(t, redisstore.Options{URL: u}), limit); got != "5 5 5" {
 		t.Errorf("left %s", got)
+	}
+}
+
+// A node that dies between the trips fails the list, and what another node has
+// charged goes back.
+func TestAcrossSlotsNodeDies(t *testing.T) {
+	c := redistest.StartCluster(t)
+	u := "redis://" + strings.Join(c.Addrs(), ",")
+	limit := weir.PerMinute(5)
+	plain := open(t, redisstore.Options{URL: u})
+	on := func(server *redistest.Server) string {
+		for i := range 100 {
+			key := fmt.Sprint("key", i)
+			if _, err := plain.Allow(t.Context(), key, limit); err != nil {
+				t.Fatal(err)
+			}
+			if names := fmt.Sprint(server.Must(t, "KEYS", "*}"+key)); strings.Contains(names, key) {
+				return key
+			}
+		}
+		t.Fatal("no key lives on the server")
+		return ""
+	}
+	alive, dead := on(c.Servers[0]), on(c.Servers[1])
+	before, err := plain.Peek(t.Context(), alive, limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	l := open(t, redisstore.Options{URL: u, Now: func() time.Time {
+		if asked.Add(1) == 3 {
+			c.Servers[1].Kill()
+		}
+		return time.Now()
+	}})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	d, err := l.AllowAll(ctx, weir.Request{Key: alive, Limit: limit}, weir.Request{Key: dead, Limit: limit})
+	var failed *weir.StoreError
+	if !errors.As(err, &failed) {
+		t.Fatalf("got %+v (%v), want a StoreError", d, err)
+	}
+	if d, err := plain.Peek(t.Context(), alive, limit); err != nil || d.Remaining != before.Remaining {
+		t.Errorf("%s has %d left, want %d: its unit did not go back (%v)", alive, d.Remaining, before.Remaining, err)
 	}
 }
