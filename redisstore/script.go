@@ -52,13 +52,18 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// scripts are all that a store runs: for each layout one script of a kind, and
-// one for lists of each set of layouts.
+// scripts are all that a store runs: for each layout one script of a kind, one
+// for lists of each set of layouts, and one for each few rows of layouts.
 type scripts struct {
 	one, refund, count, reset map[layout]*script
 	lists                     sync.Map // set of layouts, a bit each -> *script
+	few                       sync.Map // layouts in their order, as text -> *script
 	source                    func(name string) string
 }
+
+// maxNested is the number of rows up to which a list has a script of its own:
+// there are 203 of them, as many as a server can keep.
+const maxNested = 4
 
 func newScripts() *scripts { return newScriptsFrom(luaFile) }
 
@@ -93,6 +98,23 @@ func (s *scripts) list(set uint) *script {
 	return made.(*script)
 }
 
+// nested returns the script for rows of layouts, which come in their order.
+func (s *scripts) nested(of []layout) *script {
+	key := fmt.Sprint(of)
+	if found, ok := s.few.Load(key); ok {
+		return found.(*script)
+	}
+	before, rest, _ := strings.Cut(s.source("nested.lua"), "@rows\n")
+	frame, after, _ := strings.Cut(rest, "@end\n")
+	behind := ""
+	for i := len(of) - 1; i >= 0; i-- {
+		row := strings.ReplaceAll(s.fill(frame, of[i]), "@i", fmt.Sprint(i+1))
+		behind = strings.ReplaceAll(row, "@behind\n", behind)
+	}
+	made, _ := s.few.LoadOrStore(key, newScript(strings.Join(append(s.functions(of), before, behind, after), "\n")))
+	return made.(*script)
+}
+
 func luaFile(name string) string {
 	text, err := lua.ReadFile("lua/" + name)
 	if err != nil {
@@ -106,21 +128,7 @@ func luaFile(name string) string {
 // @look; a section of a layout's file begins with a line such as "--- look".
 // What stands between @kinds and @end is repeated for each layout.
 func (s *scripts) compose(frame string, of ...layout) string {
-	text := []string{s.source("each.lua")}
-	once := make(map[string]bool)
-	for _, l := range of {
-		from := sources[l]
-		for _, part := range []string{from.needs, from.file} {
-			switch {
-			case part == "" || once[part]:
-			case part == from.needs:
-				text = append(text, s.source(part))
-			default:
-				text = append(text, s.section(l, "functions"))
-			}
-			once[part] = true
-		}
-	}
+	text := s.functions(of)
 	before, rest, repeats := strings.Cut(s.source(frame), "@kinds\n")
 	if !repeats {
 		return strings.Join(append(text, s.fill(before, of[0])), "\n")
@@ -131,6 +139,23 @@ func (s *scripts) compose(frame string, of ...layout) string {
 		text = append(text, s.fill(body, l))
 	}
 	return strings.Join(append(text, after), "\n")
+}
+
+// functions returns each.lua and what the layouts need, each file once.
+func (s *scripts) functions(of []layout) []string {
+	text := []string{s.source("each.lua")}
+	once := make(map[string]bool)
+	for _, l := range of {
+		from := sources[l]
+		if from.needs != "" && !once[from.needs] {
+			text = append(text, s.source(from.needs))
+		}
+		if !once[from.file] {
+			text = append(text, s.section(l, "functions"))
+		}
+		once[from.needs], once[from.file] = true, true
+	}
+	return text
 }
 
 // fill puts the sections of a layout in their places.

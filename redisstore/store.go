@@ -1,8 +1,10 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -194,6 +196,17 @@ func (s *Store) plan(l *weir.List, peek bool) plan {
 		p.call.args = append(p.call.args, w.text(uint8(w.mode), w.cost))
 		return p
 	}
+	if p.few() && !s.options.Verify {
+		p.sort()
+		of := make([]layout, len(p.rows))
+		for i := range p.rows {
+			w := &p.rows[i]
+			of[i], p.call.keys[i] = w.layout, w.key
+			p.call.args = append(p.call.args, w.text(uint8(w.mode), w.cost))
+		}
+		p.call.script = s.scripts.nested(of)
+		return p
+	}
 	set := uint(0)
 	for i := range p.rows {
 		w := &p.rows[i]
@@ -219,6 +232,34 @@ func (p *plan) add(w row) int {
 	}
 	p.rows = append(p.rows, w)
 	return len(p.rows) - 1
+}
+
+// few reports whether the rows have a script of their own: a few Enforce rows,
+// which are of different states.
+func (p *plan) few() bool {
+	for i := range p.rows {
+		if p.rows[i].mode != weir.Enforce {
+			return false
+		}
+	}
+	return len(p.rows) <= maxNested
+}
+
+// sort puts the rows in the order of their layouts, so that there are few scripts.
+func (p *plan) sort() {
+	order := make([]int, len(p.rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p.rows[a].layout, p.rows[b].layout) })
+	rows, place := make([]row, len(order)), make([]int, len(order))
+	for i, from := range order {
+		rows[i], place[from] = p.rows[from], i
+	}
+	p.rows = rows
+	for i := range p.of {
+		p.of[i] = place[p.of[i]]
+	}
 }
 
 // read fills in the rows of a list from a script's reply.

@@ -14,23 +14,25 @@
 -- it is full of unit costs. Else it is searched for.
 
 --- functions
--- search returns the oldest of the cells 1..hi for which inside(stamp, total)
--- holds: it does for cell 1, and for all newer than one for which it does.
+-- search finds the oldest of the cells 1..hi for which inside(stamp, total)
+-- holds: it does for cell 1, and for all newer than one for which it does. There
+-- is a cell hi+1. It returns its number, stamp and total, and the total before.
 local function search(key, size, cell, hi, inside)
-	hi = math.floor(hi) -- a length that is not whole cells must not go on for ever
-	local function at(j)
-		return inside(unpack(cell, call('GETRANGE', key, -size * j, -size * j + size - 1)))
+	-- A length that is not whole cells must not go on for ever.
+	local j, beyond = 1, math.floor(hi) + 1
+	while beyond - j > 200 do
+		local mid = math.floor((j + beyond) / 2)
+		if inside(unpack(cell, call('GETRANGE', key, -size * mid, -size * mid + size - 1))) then j = mid else beyond = mid end
 	end
-	local step, beyond, j = 1, hi + 1, hi
-	while j > 1 and not at(j) do
-		beyond, j, step = j, j - step, step * 2
-	end
-	if j < 1 then j = 1 end
+	-- The rest is read at once.
+	local text, top = call('GETRANGE', key, -size * beyond, -size * j + size - 1), beyond
 	while beyond - j > 1 do
 		local mid = math.floor((j + beyond) / 2)
-		if at(mid) then j = mid else beyond = mid end
+		if inside(unpack(cell, text, (top - mid) * size + 1)) then j = mid else beyond = mid end
 	end
-	return j
+	local _, before = unpack(cell, text, (top - beyond) * size + 1)
+	local stamp, total = unpack(cell, text, (top - j) * size + 1)
+	return j, stamp, total, before
 end
 
 --- look
@@ -77,8 +79,7 @@ if m > 1 then
 		end
 		if back == 0 then
 			local cells = call('STRLEN', key) / SIZE
-			back = search(key, SIZE, CELL, cells - 1, function(t) return t > edge end)
-			_, base, old, sum = unpack(CELL2, call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back + SIZE - 1))
+			back, old, sum, base = search(key, SIZE, CELL, cells - 1, function(t) return t > edge end)
 		end
 		live = (N - base) % WRAP
 	end
@@ -97,8 +98,7 @@ if done == 0 and not fits and cost <= max then
 	blocking = old
 	if (N - sum) % WRAP > room then
 		local hi = math.min(room + 1, back, call('STRLEN', key) / SIZE - 1) -- each cell has a unit or more
-		local j = search(key, SIZE, CELL, hi, function(_, total) return (N - total) % WRAP <= room end)
-		blocking = unpack(CELL, call('GETRANGE', key, -SIZE * j, -SIZE * j + SIZE - 1))
+		_, blocking = search(key, SIZE, CELL, hi, function(_, total) return (N - total) % WRAP <= room end)
 	end
 end
 local told = pack('>I7BI7I5I7', now, done, T, live, blocking)
@@ -130,7 +130,7 @@ else
 	if live + cost > 2 * max then
 		-- The stamps of the units above 2*Max are forgotten: the cells of the first
 		-- units beyond become one, with the newest of their stamps.
-		kept = 1 + search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < 2 * max end)
+		kept = 1 + (search(key, SIZE, CELL, back, function(_, total) return (N - total) % WRAP < 2 * max end))
 	end
 	if kept < back then
 		local head = call('GETRANGE', key, -SIZE * (back + 1), -SIZE * back - 1)
@@ -177,8 +177,7 @@ if live > 0 then
 		end
 		rewrite(pack(CELL, birth, (N - left) % WRAP) .. text)
 	elseif stamp >= birth and T >= from then
-		local j = search(key, SIZE, CELL, back, function(t) return t >= from end)
-		local _, before, at, total = unpack(CELL2, call('GETRANGE', key, -SIZE * (j + 1), -SIZE * j + SIZE - 1))
+		local j, at, total, before = search(key, SIZE, CELL, back, function(t) return t >= from end)
 		if at < from + part then
 			local units = (total - before) % WRAP
 			given = cost < units and cost or units
