@@ -15,7 +15,7 @@ import (
 
 func TestSortedSet(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
-	storetest.Run(t, opener(redisstore.Options{URL: server.URL(), SortedSet: true}))
+	storetest.Run(t, views(t, redisstore.Options{URL: server.URL(), SortedSet: true}, ""))
 }
 
 // shelf is limiters on one server whose sliding-logs are sorted sets, with one

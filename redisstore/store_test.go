@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,11 +27,26 @@ func opener(o redisstore.Options) storetest.Open {
 
 func TestPacked(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
-	storetest.Run(t, opener(redisstore.Options{URL: server.URL()}))
+	storetest.Run(t, views(t, redisstore.Options{URL: server.URL()}, ""))
 }
 
 // Every step of the suite is done again by the pure functions.
 func TestVerified(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
-	storetest.Run(t, opener(redisstore.Options{URL: server.URL(), Verify: true}))
+	storetest.Run(t, views(t, redisstore.Options{URL: server.URL(), Verify: true}, ""))
+}
+
+// The other tests of the suite share connections; here each store has its own.
+func TestOpened(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	for _, c := range storetest.Checks() {
+		if !slices.Contains([]string{"keys", "cancelled", "concurrent", "each", "closed"}, c.Name) {
+			continue
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			if err := c.Run(opener(redisstore.Options{URL: server.URL()})); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
