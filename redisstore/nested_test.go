@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/weirlimit/weir/internal/redistest"
@@ -23,7 +24,7 @@ func TestNestedScripts(t *testing.T) {
 		}
 		for _, l := range scripted {
 			if len(of) < maxNested && (len(of) == 0 || l >= of[len(of)-1]) {
-				load(append(of[:len(of):len(of)], l))
+				load(append(slices.Clip(of), l))
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -100,15 +101,15 @@ func (s *scripts) list(set uint) *script {
 
 // nested returns the script for rows of layouts, which come in their order.
 func (s *scripts) nested(of []layout) *script {
-	key := fmt.Sprint(of)
+	key := string(of)
 	if found, ok := s.few.Load(key); ok {
 		return found.(*script)
 	}
 	before, rest, _ := strings.Cut(s.source("nested.lua"), "@rows\n")
 	frame, after, _ := strings.Cut(rest, "@end\n")
 	behind := ""
-	for i := len(of) - 1; i >= 0; i-- {
-		row := strings.ReplaceAll(s.fill(frame, of[i]), "@i", fmt.Sprint(i+1))
+	for i, l := range slices.Backward(of) {
+		row := strings.ReplaceAll(s.fill(frame, l), "@i", fmt.Sprint(i+1))
 		behind = strings.ReplaceAll(row, "@behind\n", behind)
 	}
 	made, _ := s.few.LoadOrStore(key, newScript(strings.Join(append(s.functions(of), before, behind, after), "\n")))
