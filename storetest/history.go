@@ -71,7 +71,7 @@ func (g *generator) draw() weir.Limit {
 		lengths = windows
 	}
 	l := weir.Limit{
-		Max:       pick[int64](g.r, 1, 2, 3, 5, 7, 12, 20, 30),
+		Max:       pick[int64](g.r, 1, 2, 2, 3, 3, 5, 5, 7, 12, 20, 30),
 		Window:    pick(g.r, lengths...),
 		Algorithm: pick(g.r, kinds...),
 	}

@@ -2,6 +2,7 @@ package storetest_test
 
 import (
 	"context"
+	"flag"
 	"runtime"
 	"slices"
 	"strings"
@@ -464,7 +465,19 @@ var mutants = []struct {
 }
 
 // TestMutants shows that the suite fails on every broken store.
+func setShort(t *testing.T, value string) {
+	t.Helper()
+	if err := flag.Set("test.short", value); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMutants(t *testing.T) {
+	// It is the whole suite that must catch them.
+	if testing.Short() {
+		setShort(t, "false")
+		t.Cleanup(func() { setShort(t, "true") })
+	}
 	checks := make(map[string]storetest.Check)
 	for _, c := range storetest.Checks() {
 		checks[c.Name] = c
