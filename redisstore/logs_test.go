@@ -28,6 +28,46 @@ func TestLargeLogs(t *testing.T) {
 	}
 }
 
+// TestLogsStaySmall holds that a log in steady use keeps little more than its
+// window holds.
+func TestLogsStaySmall(t *testing.T) {
+	server := redistest.Start(t, redistest.Options{})
+	for _, sorted := range []bool{false, true} {
+		err := checkSteady(server, func(now func() time.Time) *Store {
+			return openStore(t, Options{URL: server.URL(), SortedSet: sorted, Now: now})
+		})
+		if err != nil {
+			t.Errorf("as a sorted set=%t: %v", sorted, err)
+		}
+	}
+}
+
+// checkSteady takes all that limits admit for a while.
+func checkSteady(server *redistest.Server, open func(now func() time.Time) *Store) error {
+	for _, text := range []string{"3/1s", "30/1s", "3/1s buckets=3", "30/1s buckets=30"} {
+		limit, err := weir.ParseLimit(text)
+		if err != nil {
+			return err
+		}
+		now := storetest.Epoch
+		store := open(func() time.Time { return now })
+		lim, k := weir.New(weir.Options{Store: store}), weir.Request{Key: "k", Limit: limit}
+		for range 300 {
+			now = now.Add(limit.Window / time.Duration(limit.Max))
+			if _, err := lim.Allow(context.Background(), "k", limit); err != nil {
+				return err
+			}
+		}
+		w := store.single(&k)
+		size := map[layout]int64{packedLog: 10, packedBuckets: 12, sortedSet: 1}[w.layout]
+		reply, err := server.Do(map[bool]string{false: "STRLEN", true: "ZCARD"}[w.layout == sortedSet], w.key)
+		if n, _ := reply.(int64); err != nil || n < 2*size || n > (2*limit.Max+32)*size {
+			return fmt.Errorf("%s: %d cells after 300 charges (%w)", text, n/size, err)
+		}
+	}
+	return nil
+}
+
 // checkLogs plays histories of one busy key on a store and on the pure
 // functions. The numbers of units are around those that are read at once, and
 // such that running totals begin anew. It stops every so many limits.

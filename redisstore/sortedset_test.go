@@ -14,6 +14,7 @@ import (
 )
 
 func TestSortedSet(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	storetest.Run(t, views(t, redisstore.Options{URL: server.URL(), SortedSet: true}, ""))
 }

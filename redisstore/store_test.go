@@ -26,12 +26,14 @@ func opener(o redisstore.Options) storetest.Open {
 }
 
 func TestPacked(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	storetest.Run(t, views(t, redisstore.Options{URL: server.URL()}, ""))
 }
 
 // Every step of the suite is done again by the pure functions.
 func TestVerified(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	storetest.Run(t, views(t, redisstore.Options{URL: server.URL(), Verify: true}, ""))
 }

@@ -121,22 +121,29 @@ func leastACL(t *testing.T) string {
 }
 
 func TestTLSAndACL(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, redistest.Options{TLS: true, Config: []string{leastACL(t)}})
 	u := strings.Replace(server.URL(), "://", "://weir:secret@", 1) + "?ca=" + url.QueryEscape(server.CAFile())
 	storetest.Run(t, views(t, redisstore.Options{URL: u}, ""))
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	s := redistest.StartSentinel(t)
 	u := "redis://" + strings.Join(s.Addrs(), ",") + "?master_set=" + s.Name
 	storetest.Run(t, views(t, redisstore.Options{URL: u}, ""))
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	u := "redis://" + strings.Join(c.Addrs(), ",")
-	t.Run("one slot", func(t *testing.T) { storetest.Run(t, views(t, redisstore.Options{URL: u}, "all")) })
-	t.Run("across slots", func(t *testing.T) { storetest.Run(t, views(t, redisstore.Options{URL: u}, "")) })
+	for name, group := range map[string]string{"one slot": "all", "across slots": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			storetest.Run(t, views(t, redisstore.Options{URL: u}, group))
+		})
+	}
 	t.Run("found by one address", func(t *testing.T) {
 		l := open(t, redisstore.Options{URL: c.Servers[0].URL()})
 		for i := range 20 {
