@@ -26,7 +26,8 @@ test-all: redis-server ## all of them, through go.work, what takes long (build t
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done
 	cd lab && go test -count=1 ./properties -rapid.checks=20000
-	for dir in $(MODULES); do (cd $$dir && go test -count=1 -tags long -timeout 20m ./...); done
+	go test -count=1 . ./storetest
+	for dir in $(MODULES); do (cd $$dir && go test -short -count=1 -tags long -timeout 20m ./...); done
 
 bench: redis-server ## the benchmarks, as ratios to the floor of the same run; writes the tables of docs/redis.md
 	go test -run '^$$' -bench . -cpu 1,2 -count 5 . ./policy | tee /dev/stderr | go run ./lab/ratios
