@@ -36,6 +36,7 @@ var law = []row{
 	{".", []string{"internal/algo"}, pure, "who imports the library gets the library: no server, no logger, no flag, no third party"},
 	{"internal/redistest", nil, nil, "tests of every module import it, so it costs none of them a dependency"},
 	{"redisstore", []string{".", "internal/algo", "github.com/redis/rueidis"}, []string{"net/http"}, "a store keeps states; rules and requests over the network are not its business"},
+	{"layer", []string{".", "internal/algo"}, pure, "a layer is a store made of any store, so it knows none and no wire"},
 	{"policy", []string{".", "internal/algo"}, pure, "rules become requests; where they came from and who asks is not theirs to know"},
 	{"sim", []string{".", "internal/algo", "policy", "storetest"}, pure, "what it says holds because it has no clock and no I/O but what it is handed"},
 	{"storetest", []string{".", "internal/algo"}, []string{"net/http"}, "authors of stores import it, so it costs them nothing"},

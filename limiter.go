@@ -96,6 +96,12 @@ func (r *Request) normalize() error {
 	if r.Mode > Record {
 		return invalid("mode", strconv.Itoa(int(r.Mode)), "Enforce, Shadow, Peek or Record")
 	}
+	if r.OnFailure > OnFailureDeny {
+		return invalid("on failure", strconv.Itoa(int(r.OnFailure)), "OnFailureLocal, OnFailureAllow or OnFailureDeny")
+	}
+	if r.Deadline < 0 {
+		return invalid("deadline", r.Deadline.String(), "0, which means the store's usual one, or more")
+	}
 	return r.Limit.normalize()
 }
 

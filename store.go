@@ -2,6 +2,7 @@ package weir
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -21,6 +22,11 @@ type Request struct {
 	// Key. Requests of one Group are decided in one step there. All requests for
 	// a Key must be of the same Group.
 	Group string
+	// OnFailure says how the request is decided when the store cannot be asked,
+	// and Deadline how long the store may take, 0 meaning as long as for others.
+	// Only layer.Fallback looks at them.
+	OnFailure OnFailure
+	Deadline  time.Duration
 }
 
 // Mode says what a Request's answer does to its list and its state.
@@ -48,6 +54,40 @@ func (m Mode) String() string {
 		return modeNames[m]
 	}
 	return "unknown"
+}
+
+// OnFailure says how a Request is decided when the store cannot be asked.
+type OnFailure uint8
+
+// What can be done without the store. The strictest of a list wins: OnFailureDeny,
+// then OnFailureLocal.
+const (
+	// OnFailureLocal decides by this process' share of the limit.
+	OnFailureLocal OnFailure = iota
+	// OnFailureAllow admits.
+	OnFailureAllow
+	// OnFailureDeny denies.
+	OnFailureDeny
+)
+
+var onFailureNames = [...]string{"local", "allow", "deny"}
+
+// String returns "local", "allow" or "deny".
+func (o OnFailure) String() string {
+	if int(o) < len(onFailureNames) {
+		return onFailureNames[o]
+	}
+	return "unknown"
+}
+
+// UnmarshalText reads what String writes; anything else is an *InvalidError.
+func (o *OnFailure) UnmarshalText(text []byte) error {
+	i := slices.Index(onFailureNames[:], string(text))
+	if i < 0 {
+		return invalid("on_failure", string(text), "allow, deny or local")
+	}
+	*o = OnFailure(i)
+	return nil
 }
 
 // List is a list of Requests that is decided all-or-nothing, and its answer.
@@ -123,7 +163,14 @@ func (l *List) Decide() Decision {
 	d = l.Rows[best]
 	d.Receipt, d.Rows = Receipt{}, nil
 	if l.Requests[best].Mode == Shadow && !d.Allowed {
-		d.Allowed, d.Reason, d.RetryAfter = true, OK, 0
+		d.Allowed, d.RetryAfter = true, 0
+		switch d.Reason {
+		case StoreLocal, CachedDenial:
+		case StoreDenied:
+			d.Reason = StoreAllowed
+		default:
+			d.Reason = OK
+		}
 	}
 	return d
 }

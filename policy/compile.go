@@ -179,8 +179,11 @@ func (c *checker) rule(p Path, r *Rule) {
 		c.when(q.At("when"), o.When)
 		c.limit(q, "override", o.Limit, o.Deny)
 	}
-	if !slices.Contains([]OnFailure{"", Allow, Deny, Local}, r.OnFailure) {
-		c.add(p.At("on_failure"), "%s is not one of allow, deny and local", clip(string(r.OnFailure)))
+	if r.OnFailure > weir.OnFailureDeny {
+		c.add(p.At("on_failure"), "%d is not one of allow, deny and local", r.OnFailure)
+	}
+	if r.Deadline < 0 {
+		c.add(p.At("deadline"), "%s is negative: write how long the store may take, such as 20ms", r.Deadline)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
@@ -72,8 +73,10 @@ func TestCompileErrors(t *testing.T) {
 			`domains[0].rules[0].overrides[0].deny: this override has both a limit and deny: keep one of them`},
 		{"an override's limit", override(policy.Override{When: when, Limit: weir.Limit{Max: 5, Window: 1000, Burst: 3, Algorithm: weir.FixedWindow}}),
 			`domains[0].rules[0].overrides[0].limit: burst 3: want no burst with fixed-window; only token-bucket has one, as in 10/s burst=20`},
-		{"no such failure rule", rule(policy.Rule{Limit: good, OnFailure: "open"}),
-			`domains[0].rules[0].on_failure: "open" is not one of allow, deny and local`},
+		{"no such failure rule", rule(policy.Rule{Limit: good, OnFailure: 9}),
+			`domains[0].rules[0].on_failure: 9 is not one of allow, deny and local`},
+		{"a deadline that has passed", rule(policy.Rule{Limit: good, Deadline: -time.Second}),
+			`domains[0].rules[0].deadline: -1s is negative: write how long the store may take, such as 20ms`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,7 +90,7 @@ func TestCompileErrors(t *testing.T) {
 
 func TestCompileReportsEverything(t *testing.T) {
 	_, err := policy.Compile([]policy.Domain{
-		{Name: "", Rules: []policy.Rule{{Name: "\x00", OnFailure: "x", By: []string{""}}}},
+		{Name: "", Rules: []policy.Rule{{Name: "\x00", OnFailure: 9, By: []string{""}}}},
 		{Name: "d", Rules: []policy.Rule{{Name: "r", Limit: weir.Per(-1, 1)}}},
 	})
 	var es policy.Errors
@@ -131,7 +134,7 @@ func TestCompileBoundsTheLimitsOfEveryRequest(t *testing.T) {
 func TestCompileAccepts(t *testing.T) {
 	compile(t)
 	compile(t, policy.Domain{Name: `any "printable" ASCII: \ ~`, Rules: []policy.Rule{
-		{Name: "denied but for some", Deny: true, OnFailure: policy.Allow, Overrides: []policy.Override{
+		{Name: "denied but for some", Deny: true, OnFailure: weir.OnFailureAllow, Overrides: []policy.Override{
 			{When: policy.When{"user": {"root"}}, Limit: weir.PerDay(1)},
 		}},
 	}})

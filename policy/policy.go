@@ -5,6 +5,7 @@ package policy
 
 import (
 	"slices"
+	"time"
 
 	"github.com/weirlimit/weir"
 )
@@ -41,7 +42,10 @@ type Rule struct {
 	// Shadow decides and counts, but never denies.
 	Shadow bool
 	// OnFailure says what happens when the store cannot be asked.
-	OnFailure OnFailure
+	OnFailure weir.OnFailure
+	// Deadline is how long the store may take to answer; 0 means as long as
+	// for the others.
+	Deadline time.Duration
 	// Slot names attributes of By. Rules of a domain with the same Slot live,
 	// for the same values, in one slot of a Cluster, where they are decided in
 	// one step. With neither Slot nor SlotDomain each partition has a slot of
@@ -68,17 +72,6 @@ type Override struct {
 	Limit weir.Limit
 	Deny  bool
 }
-
-// OnFailure says what a rule does when the store cannot be asked. The empty
-// value means Local.
-type OnFailure string
-
-// What a rule can do when the store cannot be asked.
-const (
-	Allow OnFailure = "allow" // admit
-	Deny  OnFailure = "deny"  // deny
-	Local OnFailure = "local" // decide by this process' share of the limit
-)
 
 // Policy is a compiled set of domains. It never changes and is safe for
 // concurrent use.

@@ -101,8 +101,8 @@ server:
   redis_layout: sorted-set
 `)
 	c := load(t, "slack.yaml")
-	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure= limit=100/30m
-slack per-category when=map[] by=["category"] optional=false deny=false shadow=false on_failure= slot=[] slot_domain=true limit=10/30m
+	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure=local limit=100/30m
+slack per-category when=map[] by=["category"] optional=false deny=false shadow=false on_failure=local slot=[] slot_domain=true limit=10/30m
   when=map[category:[audit-*]] 50/30m epoch
   when=map[category:[spam test]] deny
 slack search when=map[path:[/search]] by=["user"] optional=true deny=false shadow=true on_failure=deny slot=["user"] slot_domain=false limit=5/1m
@@ -194,10 +194,10 @@ rules:
   - {name: aliased, limit: *five, by: *by, when: *when}
   - {name: *name, limit: *five}
 `)
-	want := `d base when=map[method:[GET] path:[/a]] by=["user"] optional=false deny=false shadow=false on_failure= limit=5/1m
-d merged when=map[method:[POST] path:[/c] zone:[eu]] by=["user"] optional=false deny=false shadow=false on_failure= limit=5/1m
-d aliased when=map[method:[GET] path:[/a]] by=["user"] optional=false deny=false shadow=false on_failure= limit=5/1m
-d d when=map[] by=[] optional=false deny=false shadow=false on_failure= limit=5/1m
+	want := `d base when=map[method:[GET] path:[/a]] by=["user"] optional=false deny=false shadow=false on_failure=local limit=5/1m
+d merged when=map[method:[POST] path:[/c] zone:[eu]] by=["user"] optional=false deny=false shadow=false on_failure=local limit=5/1m
+d aliased when=map[method:[GET] path:[/a]] by=["user"] optional=false deny=false shadow=false on_failure=local limit=5/1m
+d d when=map[] by=[] optional=false deny=false shadow=false on_failure=local limit=5/1m
 `
 	if got := rules(load(t, "f.yaml")); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
@@ -20,6 +21,7 @@ const (
 	wantBy        = "an attribute such as user, or a list such as [user, path]"
 	wantLimit     = `a limit such as 5/minute, 100/30m or "10/s burst=20"`
 	wantOverride  = "an override such as {when: {user: admin}, limit: 50/minute}"
+	wantDeadline  = "how long the store may take, such as 20ms"
 	wantSlot      = "domain, or a list of attributes of by such as [user]"
 	wantOverrides = "a list of overrides such as [{when: {user: admin}, limit: 50/minute}]"
 )
@@ -61,7 +63,14 @@ func (d *document) rule(n *node, p policy.Path) policy.Rule {
 	fs["deny"] = func(n *node, p policy.Path) { r.Deny = d.boolean(n, p) }
 	fs["shadow"] = func(n *node, p policy.Path) { r.Shadow = d.boolean(n, p) }
 	fs["on_failure"] = func(n *node, p policy.Path) {
-		r.OnFailure = policy.OnFailure(d.oneOf(n, p, string(policy.Allow), string(policy.Deny), string(policy.Local)))
+		_ = r.OnFailure.UnmarshalText([]byte(d.oneOf(n, p, "allow", "deny", "local"))) // what oneOf refused stays local
+	}
+	fs["deadline"] = func(n *node, p policy.Path) {
+		text := d.text(n, p, wantDeadline)
+		var err error
+		if r.Deadline, err = time.ParseDuration(text); text != "" && (err != nil || r.Deadline <= 0) {
+			d.fail(n, p, "%q: want %s", text, wantDeadline)
+		}
 	}
 	fs["slot"] = func(n *node, p policy.Path) { r.Slot, r.SlotDomain = d.slot(n, p) }
 	fs["overrides"] = func(n *node, p policy.Path) {

@@ -72,7 +72,7 @@ func planRules(matched []policy.Row, cost int64, record bool) plan {
 			row.Reason = weir.Never
 		} else {
 			mode := p.mode(row.Shadow, cost, record)
-			p.requests = append(p.requests, weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost, Mode: mode})
+			p.requests = append(p.requests, weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost, Mode: mode, OnFailure: m.Rule.OnFailure, Deadline: m.Rule.Deadline})
 			p.of = append(p.of, i)
 		}
 		p.rows = append(p.rows, row)

@@ -1,0 +1,119 @@
+package layer
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weirlimit/weir"
+)
+
+const (
+	// The breaker opens when, of the last lastCalls, mostFailed have failed.
+	lastCalls, mostFailed = 20, 10
+	// maxPause is the longest time from one attempt to the next while it is
+	// open; at least half of it passes.
+	maxPause = time.Second
+	// manyFlying is the number of calls in flight at which one that is closing
+	// has closed: from one, each success allows for two.
+	manyFlying = 64
+)
+
+// breaker decides which calls a store is asked at all.
+type breaker struct {
+	mu      sync.Mutex
+	last    uint32 // calls, the latest in the lowest bit, set if it failed
+	open    error  // why calls are refused; nil if none are
+	again   time.Time
+	turn    int // calls let in before the last change from open to closed, or back, no longer count
+	allowed int // calls in flight while it is closing; 0 while it is open
+	flying  int
+}
+
+// pass is a call that a breaker has let in.
+type pass struct {
+	breaker *breaker
+	turn    int
+	left    atomic.Bool
+}
+
+func (b *breaker) failing() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// enter lets a call in or says why not.
+func (b *breaker) enter() (*pass, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open != nil {
+		switch {
+		case b.allowed == 0 && !time.Now().Before(b.again):
+			b.allowed = 1
+		case b.flying >= b.allowed:
+			return nil, b.open
+		}
+		b.flying++
+	}
+	return &pass{breaker: b, turn: b.turn}, nil
+}
+
+// leave notes how a call ended, and reports whether it was the first to do so
+// for the call. A caller's error is no failure, nor is one that only other
+// settings change: the store has answered.
+func (p *pass) leave(err error) bool {
+	if !p.left.CompareAndSwap(false, true) {
+		return false
+	}
+	var e *weir.StoreError
+	p.breaker.note(p.turn, err != nil && failure(err) && !(errors.As(err, &e) && e.Settings), err)
+	return true
+}
+
+func (b *breaker) note(turn int, failed bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if turn != b.turn {
+		return
+	}
+	b.last = b.last << 1 & (1<<lastCalls - 1)
+	if failed {
+		b.last |= 1
+	}
+	switch {
+	case b.open == nil:
+		if bits.OnesCount32(b.last) >= mostFailed {
+			b.trip(err)
+		}
+	case failed:
+		b.trip(err)
+	default:
+		b.flying--
+		if b.allowed *= 2; b.allowed > manyFlying {
+			b.open, b.last = nil, 0
+		}
+	}
+}
+
+// trip opens the breaker. Processes that open theirs together do not try again
+// together.
+func (b *breaker) trip(err error) {
+	b.open = notAsked(err)
+	b.again = time.Now().Add(maxPause/2 + rand.N(maxPause/2))
+	b.turn++
+	b.allowed, b.flying = 0, 0
+}
+
+// notAsked returns what calls meet until the store is asked again.
+func notAsked(cause error) error {
+	var e *weir.StoreError
+	if !errors.As(cause, &e) {
+		e = &weir.StoreError{Err: cause}
+	}
+	return &weir.StoreError{Server: e.Server, Hint: e.Hint, Err: fmt.Errorf("not asked for a moment, as calls have failed: %w", e.Err)}
+}
