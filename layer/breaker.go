@@ -19,8 +19,9 @@ const (
 	// open; at least half of it passes.
 	maxPause = time.Second
 	// manyFlying is the number of calls in flight at which one that is closing
-	// has closed: from one, each success allows for two.
-	manyFlying = 64
+	// has closed. From one, each success allows for one more, which doubles
+	// them with each round.
+	manyFlying = 16
 )
 
 // breaker decides which calls a store is asked at all.
@@ -41,9 +42,13 @@ type pass struct {
 	left    atomic.Bool
 }
 
+// failing returns why calls are refused, or nil once a try has succeeded.
 func (b *breaker) failing() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.allowed > 1 {
+		return nil
+	}
 	return b.open
 }
 
@@ -94,7 +99,7 @@ func (b *breaker) note(turn int, failed bool, err error) {
 		b.trip(err)
 	default:
 		b.flying--
-		if b.allowed *= 2; b.allowed > manyFlying {
+		if b.allowed++; b.allowed > manyFlying {
 			b.open, b.last = nil, 0
 		}
 	}

@@ -78,12 +78,11 @@ func (f *Fallback) share(ctx context.Context, l *weir.List) {
 	l.Err = own.Err
 	for i := range own.Rows {
 		d := own.Rows[i]
-		switch {
-		case d.Reason == weir.Never:
-			d = degraded(&l.Requests[i], weir.OnFailureDeny)
-			d.Limit = own.Requests[i].Limit.Capacity()
-		default:
+		switch r := &l.Requests[i]; {
+		case d.Reason != weir.Never:
 			d.Reason = weir.StoreLocal
+		case r.Cost <= r.Limit.Capacity():
+			d.Reason, d.RetryAfter = weir.StoreDenied, backAfter
 		}
 		if !d.Receipt.IsZero() {
 			d.Receipt.ID |= ofShare
