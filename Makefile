@@ -9,7 +9,7 @@ export PATH := $(PATH):/usr/sbin
 MODULES = $(shell go list -m -f '{{.Dir}}')
 LINTER = GOWORK=off go tool -modfile=$(CURDIR)/lab/tools/go.mod golangci-lint
 
-.PHONY: help run test test-all bench lint redis-server
+.PHONY: help run test test-all soak bench lint redis-server
 
 help: ## print this
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -29,9 +29,15 @@ test-all: redis-server ## all of them, through go.work, what takes long (build t
 	go test -count=1 . ./storetest
 	for dir in $(MODULES); do (cd $$dir && go test -short -count=1 -tags long -timeout 20m ./...); done
 
+soak: redis-server ## a mixed load on the service while Redis fails again and again; DURATION=30m takes longer than 5 minutes
+	cd lab && go test -count=1 -timeout 0 -v -run TestSoak ./soak -duration $(or $(DURATION),5m)
+
 bench: redis-server ## the benchmarks, as ratios to the floor of the same run; writes the tables of docs/redis.md
 	go test -run '^$$' -bench . -cpu 1,2 -count 5 . ./policy | tee /dev/stderr | go run ./lab/ratios
 	cd lab && go test -run '^$$' -bench Cost -benchtime 1x -timeout 1h ./rediscost
+
+bench-faults: redis-server ## how long calls take while Redis fails, and how soon it is used again: a table
+	cd lab && go test -tags long -run '^$$' -bench Faults -benchtime 1x ./faults
 
 lint: ## gofmt, go vet, go mod tidy and the linters of .golangci.yml
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change:"; echo "$$unformatted"; exit 1; }

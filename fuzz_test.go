@@ -215,3 +215,51 @@ func TestReceiptTextRefuses(t *testing.T) {
 		}
 	}
 }
+
+// FuzzSnapshot restores hostile bytes, as they are and with the checksum that
+// they should have: they are refused as a whole, or become a store that holds
+// to its limits, and that writes and reads itself.
+func FuzzSnapshot(f *testing.F) {
+	clock := newFakeClock()
+	good := someSnapshot(f, clock)
+	f.Add(good)
+	f.Add(good[:len(good)/2])
+	f.Add([]byte(forged(f, state(weir.SlidingBuckets, 1_000_000, 1, 0))))
+	f.Add([]byte("weir snapshot 2\n"))
+	f.Add([]byte("domain: web\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		hostileSnapshot(t, text)
+		if len(text) >= 8 {
+			hostileSnapshot(t, []byte(seal(t, string(text))))
+		}
+	})
+}
+
+func hostileSnapshot(t *testing.T, text []byte) {
+	clock := newFakeClock()
+	store, err := weir.RestoreMemory(weir.MemoryOptions{Now: clock.Now, MaxKeys: 100}, bytes.NewReader(text))
+	if err != nil {
+		var refused weir.SnapshotError
+		if !errors.As(err, &refused) || store != nil {
+			t.Errorf("%q: %v, want a SnapshotError", text, err)
+		}
+		return
+	}
+	again, restored := restore(t, snapshot(t, store), clock, 100)
+	if a, b := store.Stats().Keys, restored.Stats().Keys; a < b {
+		t.Errorf("%d keys are written as %d", a, b)
+	}
+	ctx := context.Background()
+	for _, limit := range everyAlgorithm(5, time.Hour) {
+		for range 3 {
+			d, err := again.AllowN(ctx, "k", limit, 2)
+			if err != nil || d.Remaining < 0 || d.Remaining > 5 || d.RetryAfter < 0 || d.ResetAfter < 0 {
+				t.Errorf("under %s: %+v, %v", limit, d, err)
+			}
+			if n, err := again.Refund(ctx, d.Receipts()...); err != nil || n < 0 || n > 2 {
+				t.Errorf("%d given back under %s, %v", n, limit, err)
+			}
+			clock.Advance(time.Minute)
+		}
+	}
+}

@@ -33,7 +33,8 @@ type row struct {
 // law is the import law. A package that has no row may not exist.
 var law = []row{
 	{"internal/algo", nil, pure, "an algorithm is arithmetic that every store runs or ports, so it knows nobody"},
-	{".", []string{"internal/algo"}, pure, "who imports the library gets the library: no server, no logger, no flag, no third party"},
+	{"internal/siphash", nil, pure, "a hash is arithmetic on bytes"},
+	{".", []string{"internal/algo", "internal/siphash"}, pure, "who imports the library gets the library: no server, no logger, no flag, no third party"},
 	{"internal/redistest", nil, nil, "tests of every module import it, so it costs none of them a dependency"},
 	{"redisstore", []string{".", "internal/algo", "github.com/redis/rueidis"}, []string{"net/http"}, "a store keeps states; rules and requests over the network are not its business"},
 	{"layer", []string{".", "internal/algo"}, pure, "a layer is a store made of any store, so it knows none and no wire"},
@@ -44,9 +45,13 @@ var law = []row{
 	{"service/config", []string{".", "policy", "github.com/goccy/go-yaml"}, []string{"net/http"}, "text becomes a policy, whoever serves it"},
 	{"service/httpapi", []string{".", "service/decide"}, nil, "a front end parses and encodes; it knows no other front end and picks no store"},
 	{"service/cmd/weir", []string{"..."}, nil, "somebody has to put the parts together: only it picks a store"},
+	{"lab/faults", nil, nil, "it has tests alone, which want a third-party tool"},
+	{"lab/check", []string{".", "internal/algo", "github.com/anishathalye/porcupine"}, []string{"net", "os/exec"}, "what must hold of a history holds whoever recorded it: it knows no store and no server"},
+	{"lab/fleet", nil, nil, "it has tests alone, which simulate a fleet"},
 	{"lab/linear", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/rediscost", nil, nil, "it has measurements alone, which make bench runs"},
 	{"lab/properties", nil, nil, "it has tests alone, which want a third-party tool"},
+	{"lab/soak", nil, nil, "it has tests alone, which run the service as it is built"},
 	{"lab/ratios", nil, nil, "it reads text and prints text"},
 }
 

@@ -2,7 +2,6 @@ package weir
 
 import (
 	"context"
-	"hash/maphash"
 	"math/bits"
 	"math/rand/v2"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir/internal/algo"
+	"github.com/weirlimit/weir/internal/siphash"
 )
 
 // Memory is the Store for one process. Its states live in hash tables without
@@ -18,12 +18,14 @@ import (
 // its keys in one order, so that it is all-or-nothing. It starts no goroutine:
 // expired states are reclaimed by the calls that need their room.
 //
-// A key is known by 128 bits of hash under seeds drawn at NewMemory, so its
-// length costs no memory.
+// A key is known by 128 bits of hash under a secret drawn at NewMemory, so its
+// length costs no memory. Snapshot writes the states down, and RestoreMemory
+// reads them back.
 type Memory struct {
 	clock    func() int64
 	maxKeys  int64
-	seeds    [2]maphash.Seed
+	secret   siphash.Key
+	restored time.Time
 	firstID  uint64 // start of the receipt IDs, so that processes do not share them
 	shards   []shard
 	maxCells int64
@@ -77,7 +79,7 @@ func NewMemory(o MemoryOptions) *Memory {
 	m := &Memory{
 		maxKeys:  int64(o.MaxKeys),
 		maxCells: 1<<20 + cellsPerKey*min(int64(o.MaxKeys), 1<<40),
-		seeds:    [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		secret:   siphash.Key{rand.Uint64(), rand.Uint64()},
 		firstID:  rand.Uint64()>>1 | 1<<62, // never 0, which means no charge in particular
 		shards:   make([]shard, n),
 	}
@@ -138,22 +140,29 @@ type row struct {
 // fill prepares a zero row for a request.
 func (m *Memory) fill(w *row, r *Request) {
 	m.ident(&w.id, r)
-	w.shard = int(w.id.a>>32) & (len(m.shards) - 1)
+	w.shard = m.shardOf(&w.id)
 	w.limit = r.Limit.algo()
 	w.cost = r.Cost
 }
 
-// ident hashes a key and packs the rest of its state's identity: 45 bits of
-// window, 14 of buckets, 4 of algorithm and alignment.
+func (m *Memory) shardOf(id *ident) int { return int(id.a>>32) & (len(m.shards) - 1) }
+
+// ident hashes a key, and mixes in the rest of its state's identity.
 func (m *Memory) ident(id *ident, r *Request) {
-	kind := uint64(r.Limit.Window/time.Microsecond)<<18 | uint64(r.Limit.Buckets)<<4 | uint64(r.Limit.Algorithm)<<1
-	if r.Limit.Epoch {
+	id.kind = packKind(&r.Limit)
+	id.a, id.b = siphash.Sum(&m.secret, 1, 3, r.Key)
+	const odd = 0x9e3779b97f4a7c15
+	id.a ^= id.kind * odd
+}
+
+// packKind packs what of a limit is part of its states' identity: 45 bits of
+// window, 14 of buckets, 4 of algorithm and alignment. It is never 0.
+func packKind(l *Limit) uint64 {
+	kind := uint64(l.Window/time.Microsecond)<<18 | uint64(l.Buckets)<<4 | uint64(l.Algorithm)<<1
+	if l.Epoch {
 		kind |= 1
 	}
-	const odd = 0x9e3779b97f4a7c15
-	id.a = maphash.String(m.seeds[0], r.Key) ^ kind*odd
-	id.b = maphash.String(m.seeds[1], r.Key)
-	id.kind = kind
+	return kind
 }
 
 // Take implements Store. It does not wait, so it ignores ctx.

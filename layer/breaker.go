@@ -52,6 +52,13 @@ func (b *breaker) failing() error {
 	return b.open
 }
 
+// mistaken reports whether calls are refused because of a mistake in the settings.
+func (b *breaker) mistaken() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return mistaken(b.open)
+}
+
 // enter lets a call in or says why not.
 func (b *breaker) enter() (*pass, error) {
 	b.mu.Lock()
@@ -69,18 +76,17 @@ func (b *breaker) enter() (*pass, error) {
 }
 
 // leave notes how a call ended, and reports whether it was the first to do so
-// for the call. A caller's error is no failure, nor is one that only other
-// settings change: the store has answered.
+// for the call. A caller's error is no failure.
 func (p *pass) leave(err error) bool {
 	if !p.left.CompareAndSwap(false, true) {
 		return false
 	}
-	var e *weir.StoreError
-	p.breaker.note(p.turn, err != nil && failure(err) && !(errors.As(err, &e) && e.Settings), err)
+	p.breaker.note(p.turn, err)
 	return true
 }
 
-func (b *breaker) note(turn int, failed bool, err error) {
+func (b *breaker) note(turn int, err error) {
+	failed := err != nil && failure(err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if turn != b.turn {
@@ -108,17 +114,28 @@ func (b *breaker) note(turn int, failed bool, err error) {
 // trip opens the breaker. Processes that open theirs together do not try again
 // together.
 func (b *breaker) trip(err error) {
-	b.open = notAsked(err)
+	b.open = notAsked(err, mistaken(b.open))
 	b.again = time.Now().Add(maxPause/2 + rand.N(maxPause/2))
 	b.turn++
 	b.allowed, b.flying = 0, 0
 }
 
-// notAsked returns what calls meet until the store is asked again.
-func notAsked(cause error) error {
+// notAsked returns what calls meet until the store is asked again. Where the
+// cause was a mistake in the settings it stays one until the breaker closes:
+// that another try only took too long tells nothing else.
+func notAsked(cause error, mistake bool) error {
 	var e *weir.StoreError
 	if !errors.As(cause, &e) {
 		e = &weir.StoreError{Err: cause}
 	}
-	return &weir.StoreError{Server: e.Server, Hint: e.Hint, Err: fmt.Errorf("not asked for a moment, as calls have failed: %w", e.Err)}
+	return &weir.StoreError{
+		Server: e.Server, Hint: e.Hint, Settings: e.Settings || mistake,
+		Err: fmt.Errorf("not asked for a moment, as calls have failed: %w", e.Err),
+	}
+}
+
+// mistaken reports whether an error is a mistake in the settings.
+func mistaken(err error) bool {
+	var e *weir.StoreError
+	return errors.As(err, &e) && e.Settings
 }

@@ -2,7 +2,6 @@ package layer
 
 import (
 	"context"
-	"errors"
 
 	"github.com/weirlimit/weir"
 )
@@ -17,8 +16,7 @@ const backAfter = maxPause
 // decide answers a list without the store.
 func (f *Fallback) decide(ctx context.Context, l *weir.List, cause error) {
 	how := strictest(l.Requests)
-	var e *weir.StoreError
-	if how == weir.OnFailureAllow && errors.As(cause, &e) && e.Settings {
+	if how == weir.OnFailureAllow && (mistaken(cause) || f.breaker.mistaken()) {
 		how = weir.OnFailureLocal // lest a wrong password lets everybody in for as long as nobody looks
 	}
 	l.Err = nil

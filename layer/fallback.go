@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -217,8 +218,8 @@ func (f *Fallback) wait(ctx context.Context, within time.Duration, p *pass, do f
 		context.AfterFunc(limited, func() { p.leave(context.DeadlineExceeded) })
 		return left(ctx.Err())
 	case <-limited.Done():
-		if p.leave(context.DeadlineExceeded) {
-			return left(context.DeadlineExceeded)
+		if late := fmt.Errorf("no answer within %s: %w", within, context.DeadlineExceeded); p.leave(late) {
+			return left(late)
 		}
 		<-ended // it was a moment before
 	}

@@ -529,16 +529,31 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSettings holds that a mistake in the settings keeps nobody from asking:
-// the store has answered, and for another key it may do.
+// TestSettings holds that a mistake in the settings, once seen, lets nobody in
+// by allow until the store has answered again.
 func TestSettings(t *testing.T) {
 	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
-		r.store.be(&weir.StoreError{Settings: true, Err: errors.New("WRONGTYPE")}, false, 0)
-		for range 30 {
-			r.ask(t, "k", weir.OnFailureLocal)
+		r.store.be(&weir.StoreError{Settings: true, Err: errors.New("WRONGPASS")}, false, 0)
+		for start := time.Now(); time.Since(start) < time.Minute; <-time.After(100 * time.Millisecond) {
+			if d := r.ask(t, "k", weir.OnFailureAllow); d.Reason != weir.StoreLocal {
+				t.Fatalf("%v after %v", d.Reason, time.Since(start))
+			}
+			r.store.be(nil, true, 0) // from now on it takes too long to say so
+			if r.fallback.Failing() == nil {
+				r.store.be(&weir.StoreError{Settings: true, Err: errors.New("WRONGPASS")}, false, 0)
+			}
 		}
-		if r.store.count() != 30 || r.fallback.Failing() != nil {
-			t.Errorf("asked %d times of 30, failing: %v", r.store.count(), r.fallback.Failing())
+		r.store.be(nil, false, 0)
+		<-time.After(time.Second)
+		for range 20 {
+			if d := r.ask(t, "k", weir.OnFailureAllow); d.Reason != weir.OK && d.Reason != weir.OverLimit {
+				t.Errorf("%v from a store that is back", d.Reason)
+			}
+		}
+		r.store.be(errAway, false, 0)
+		r.trip(t)
+		if d := r.ask(t, "k", weir.OnFailureAllow); d.Reason != weir.StoreAllowed {
+			t.Errorf("%v from a store that is away, want that the mistake is forgotten", d.Reason)
 		}
 	})
 }

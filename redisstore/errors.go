@@ -15,33 +15,46 @@ import (
 	"github.com/weirlimit/weir"
 )
 
+// treatment is what is done about a refusal.
+type treatment uint8
+
+const (
+	unavailable treatment = iota // nothing: it passes by waiting
+	settings                     // nothing: only other settings mend it
+	byText                       // sent once more, with the script's text
+	later                        // sent once more, a moment later
+	redirected                   // sent where it says by rueidis, if it knows the Cluster; else as settings
+	elsewhere                    // nothing for the call, but the client connects anew
+)
+
 // cause is what a refusal means.
 type cause struct {
-	settings bool   // as in weir.StoreError
-	hint     string // as in weir.StoreError
+	treatment
+
+	hint string // as in weir.StoreError
 }
 
 // replyCodes are the first words of replies with which a server says that it has done
 // nothing. NOPERM has a hint of its own, and what passes by waiting has none.
 var replyCodes = map[string]cause{
-	"NOAUTH":      {true, "give the password, as in redis://user:password@host"},
-	"WRONGPASS":   {true, "give the right user and password; a password alone is written redis://:password@host"},
-	"NOPERM":      {true, keyHint},
-	"DENIED":      {true, "the server takes connections from its own host only: give it a password, or set protected-mode no"},
-	"WRONGTYPE":   {true, foreignHint},
-	"MOVED":       {true, movedHint},
-	"ASK":         {true, movedHint},
-	"CROSSSLOT":   {true, movedHint},
-	"READONLY":    {false, "the server is a replica: give the address of its primary, or have Sentinel or a Cluster name it"},
-	"MASTERDOWN":  {false, "the server is a replica that has lost its primary: give the address of the primary"},
-	"OOM":         {false, "the server has reached its maxmemory: raise it, or give weir a server of its own"},
-	"NOREPLICAS":  {false, "fewer replicas are in reach than the server's min-replicas-to-write"},
-	"MISCONF":     {false, "the server cannot save to its disk and so refuses writes: its log says why"},
-	"CLUSTERDOWN": {false, slotHint},
-	"BUSY":        {false, "a script runs for too long on the server: if it is not weir's, SCRIPT KILL ends it"},
-	"NOSCRIPT":    {false, "the server has just lost the script; a proxy must send EVALSHA and EVAL for a key to one server"},
+	"NOAUTH":      {settings, "give the password, as in redis://user:password@host"},
+	"WRONGPASS":   {settings, "give the right user and password; a password alone is written redis://:password@host"},
+	"NOPERM":      {settings, keyHint},
+	"DENIED":      {settings, "the server takes connections from its own host only: give it a password, or set protected-mode no"},
+	"WRONGTYPE":   {settings, foreignHint},
+	"MOVED":       {redirected, movedHint},
+	"ASK":         {redirected, movedHint},
+	"CROSSSLOT":   {settings, movedHint},
+	"READONLY":    {elsewhere, "the server is a replica: give the address of its primary, or have Sentinel or a Cluster name it"},
+	"MASTERDOWN":  {elsewhere, "the server is a replica that has lost its primary: give the address of the primary"},
+	"OOM":         {unavailable, "the server has reached its maxmemory: raise it, or give weir a server of its own"},
+	"NOREPLICAS":  {unavailable, "fewer replicas are in reach than the server's min-replicas-to-write"},
+	"MISCONF":     {unavailable, "the server cannot save to its disk and so refuses writes: its log says why"},
+	"CLUSTERDOWN": {unavailable, slotHint},
+	"BUSY":        {unavailable, "a script runs for too long on the server: if it is not weir's, SCRIPT KILL ends it"},
+	"NOSCRIPT":    {byText, "the server has just lost the script; a proxy must send EVALSHA and EVAL for a key to one server"},
 	"LOADING":     {},
-	"TRYAGAIN":    {},
+	"TRYAGAIN":    {later, ""},
 }
 
 // replyPhrases are parts of such replies that have no code. The first that fits counts.
@@ -49,31 +62,32 @@ var replyPhrases = []struct {
 	says string
 	cause
 }{
-	{"unknown command 'EVAL", cause{true, "the server runs no scripts: use plain mode"}},
-	{"unknown command 'SENTINEL", cause{true, "the server is no sentinel: leave out ?master_set, or give the addresses of the sentinels"}},
-	{"unknown command 'CLUSTER", cause{true, singleHint}},
-	{"unknown command", cause{true, "the server, or a proxy in front of it, lacks a command that weir needs"}},
-	{"No such master with that name", cause{true, "the sentinels watch no primary of that name: give one they do as ?master_set=NAME"}},
-	{"cluster support disabled", cause{true, singleHint}},
-	{"executing the script can't access", cause{true, keyHint}},
-	{"executing the script can't run", cause{true, "ACL LOG on the server names the command that its user lacks: allow it"}},
-	{"invalid password", cause{true, "give the right password"}},
-	{"without any password configured", cause{true, "the server wants no password: leave it out"}},
-	{"no password is set", cause{true, "the server wants no password: leave it out"}},
-	{"DB index is out of range", cause{true, "the server has fewer databases: choose a lower db"}},
-	{"SELECT is not allowed in cluster mode", cause{true, "a Cluster has db 0 only: leave the db out"}},
-	{"data string too short", cause{true, foreignHint}},
-	{"offset must be 1 or greater", cause{true, foreignHint}},
-	{"max number of clients reached", cause{false, "raise the server's maxclients"}},
+	{"unknown command 'EVAL", cause{settings, "the server runs no scripts: use plain mode"}},
+	{"unknown command 'SENTINEL", cause{settings, "the server is no sentinel: leave out ?master_set, or give the addresses of the sentinels"}},
+	{"unknown command 'CLUSTER", cause{settings, singleHint}},
+	{"unknown command", cause{settings, "the server, or a proxy in front of it, lacks a command that weir needs"}},
+	{"No such master with that name", cause{settings, "the sentinels watch no primary of that name: give one they do as ?master_set=NAME"}},
+	{"cluster support disabled", cause{settings, singleHint}},
+	{"executing the script can't access", cause{settings, keyHint}},
+	{"executing the script can't run", cause{settings, "ACL LOG on the server names the command that its user lacks: allow it"}},
+	{"invalid password", cause{settings, "give the right password"}},
+	{"without any password configured", cause{settings, "the server wants no password: leave it out"}},
+	{"no password is set", cause{settings, "the server wants no password: leave it out"}},
+	{"DB index is out of range", cause{settings, "the server has fewer databases: choose a lower db"}},
+	{"SELECT is not allowed in cluster mode", cause{settings, "a Cluster has db 0 only: leave the db out"}},
+	{"data string too short", cause{settings, foreignHint}},
+	{"offset must be 1 or greater", cause{settings, foreignHint}},
+	{"max number of clients reached", cause{unavailable, "raise the server's maxclients"}},
 }
 
 const (
-	foreignHint = "weir did not write this key: choose another prefix or db"
-	keyHint     = "allow the user the keys that begin with weir's prefix, as in ~weir:*"
-	singleHint  = "the server is not a Cluster: give one address, or ?master_set=NAME for Sentinel"
-	movedHint   = "the server is a node of a Cluster that weir could not recognize: allow the user +cluster|slots and +cluster|shards, and use no proxy and no socket"
-	certHint    = "the server refuses this side of TLS: if it wants a certificate, give one as ?cert=FILE&key=FILE"
-	slotHint    = "no primary of the Cluster serves the slot: see CLUSTER INFO"
+	foreignHint  = "weir did not write this key: choose another prefix or db"
+	keyHint      = "allow the user the keys that begin with weir's prefix, as in ~weir:*"
+	singleHint   = "the server is not a Cluster: give one address, or ?master_set=NAME for Sentinel"
+	movedHint    = "the server is a node of a Cluster that weir could not recognize: allow the user +cluster|slots and +cluster|shards, and use no proxy and no socket"
+	disputedHint = "the nodes of the Cluster do not agree on who serves the slot"
+	certHint     = "the server refuses this side of TLS: if it wants a certificate, give one as ?cert=FILE&key=FILE"
+	slotHint     = "no primary of the Cluster serves the slot: see CLUSTER INFO"
 )
 
 var (
@@ -97,7 +111,7 @@ func (l *link) fail(err error, sent bool) error {
 	switch {
 	case errors.As(err, &reply):
 		e.Err = l.withoutSecrets(err)
-		refused(e, reply.Error())
+		l.refused(e, plainReply(reply.Error()))
 		if l.endpoint.sentinel && (strings.HasPrefix(reply.Error(), "NOAUTH") || strings.HasPrefix(reply.Error(), "WRONGPASS")) {
 			e.Hint += "; the login to the sentinels is apart, as ?sentinel_user=USER&sentinel_password=PASSWORD"
 		}
@@ -134,27 +148,57 @@ func (l *link) withoutSecrets(err error) error {
 	return errors.New(text)
 }
 
-// refused fills in what the text of a reply tells, if it is known. rueidis has
-// cut off ERR; up to Redis 6 the error of a script's command stands within one.
-func refused(e *weir.StoreError, text string) {
-	text = strings.ReplaceAll(text, "`", "'") // up to Redis 6
-	if before, inner, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(before, "Error running script") {
-		text = inner
-	}
-	text = strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ")
-	code, _, _ := strings.Cut(text, " ")
-	c, known := replyCodes[code]
-	for i := 0; !known && i < len(replyPhrases); i++ {
-		c, known = replyPhrases[i].cause, strings.Contains(text, replyPhrases[i].says)
-	}
+// refused fills in what the text of a reply tells, if it is known.
+func (l *link) refused(e *weir.StoreError, text string) {
+	c, known := causeOf(text)
 	if !known {
 		return
 	}
-	e.Unknown, e.Settings, e.Hint = false, c.settings, c.hint
+	e.Unknown, e.Settings, e.Hint = false, c.treatment == settings, c.hint
 	if _, rest, ok := strings.Cut(text, "permissions to run the '"); ok {
 		command, _, _ := strings.Cut(rest, "'")
 		e.Hint = "allow the user this command: +" + command
 	}
+	switch {
+	case c.treatment == elsewhere:
+		l.renew()
+	case c.treatment != redirected:
+	case l.clustered() || l.closed():
+		e.Hint = disputedHint
+	default:
+		e.Settings = true
+	}
+}
+
+// plainReply returns the text of an error without what stands around it: rueidis
+// has cut off ERR; up to Redis 6 the error of a script's command stands within one.
+func plainReply(text string) string {
+	text = strings.ReplaceAll(text, "`", "'") // up to Redis 6
+	if before, inner, ok := strings.Cut(text, ": -"); ok && strings.HasPrefix(before, "Error running script") {
+		text = inner
+	}
+	return strings.TrimPrefix(text, "EXECABORT Transaction discarded because of: ")
+}
+
+// causeOf returns what a reply means, if that is known: for a reply that is
+// not, the server may have done a part.
+func causeOf(text string) (c cause, known bool) {
+	code, _, _ := strings.Cut(text, " ")
+	c, known = replyCodes[code]
+	for i := 0; !known && i < len(replyPhrases); i++ {
+		c, known = replyPhrases[i].cause, strings.Contains(text, replyPhrases[i].says)
+	}
+	return c, known
+}
+
+// treat returns what to do about the error of a result.
+func treat(err error) treatment {
+	reply, ok := rueidis.IsRedisErr(err)
+	if !ok {
+		return unavailable
+	}
+	c, _ := causeOf(plainReply(reply.Error()))
+	return c.treatment
 }
 
 // insecure fills in what is wrong with TLS, and reports whether that is it.

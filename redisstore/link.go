@@ -31,23 +31,44 @@ type attempt struct {
 	done   chan struct{}
 	client rueidis.Client
 	err    error
+	made   time.Time // when client was
 	again  time.Time // when a failure is worth another attempt
 	failed int       // attempts that had failed before this one
 }
 
 const (
 	minBackoff = 50 * time.Millisecond
-	maxBackoff = 2 * time.Second
+	maxBackoff = 500 * time.Millisecond
+	// renewAfter is how old a client is at least when it is replaced.
+	renewAfter = time.Second
+	// mostRedirects is how often one call follows MOVED and ASK.
+	mostRedirects = 5
 )
 
 // newLink starts nothing.
-func newLink(e endpoint) *link { return &link{endpoint: e, open: rueidis.NewClient} }
+//
+// AlwaysPipelining: without, a caller who is alone waits for the reply itself,
+// so that it does not see its context cancelled, and ends the connection for
+// everybody when its deadline passes.
+func newLink(e endpoint) *link {
+	e.option.AlwaysPipelining = true
+	dial := dialer(e.option.DialCtxFn)
+	if dial == nil {
+		dial = dialWith("tcp", nil)
+	}
+	e.option.DialCtxFn = newDials(dial).connect
+	e.option.ClusterOption.MaxMovedRedirections = mostRedirects
+	return &link{endpoint: e, open: rueidis.NewClient}
+}
 
 // client returns the connected client. Its error is a *weir.StoreError, or
 // weir.ErrClosed. Of callers that come together one attempt serves all, and
 // goes on when their contexts have ended; between attempts callers fail at
 // once with what the last one met.
 func (l *link) client(ctx context.Context) (rueidis.Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, l.fail(err, false)
+	}
 	a := l.attempt()
 	if !a.ended() {
 		select {
@@ -76,6 +97,23 @@ func (l *link) close() {
 	if old != nil && old.ended() && old.client != nil {
 		old.client.Close()
 	}
+}
+
+// renew replaces the client of a server that has turned out to be a replica: the
+// primary's name leads to another server by now, or Sentinel names one and its
+// message has been lost. Of a Cluster each node knows the primaries. Callers
+// wait for the new client, or fail if there is none.
+func (l *link) renew() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.last.Load()
+	if old == nil || !old.ended() || old.client == nil || old.client.Mode() == rueidis.ClientModeCluster || time.Since(old.made) < renewAfter {
+		return
+	}
+	next := &attempt{done: make(chan struct{})}
+	l.last.Store(next)
+	go l.connect(next)
+	go old.client.Close()
 }
 
 func (l *link) closed() bool {
@@ -126,14 +164,15 @@ func (l *link) connect(a *attempt) {
 	if errors.Is(err, context.DeadlineExceeded) && !errors.As(err, &dialled) {
 		err = fmt.Errorf("%w: %w", errSilent, err)
 	}
+	err = l.fail(err, false)
 	l.mu.Lock()
 	switch {
 	case l.last.Load() != a:
 		a.err = weir.ErrClosed
 	case err != nil:
-		a.err, a.again = l.fail(err, false), time.Now().Add(backoff(a.failed))
+		a.err, a.again = err, time.Now().Add(backoff(a.failed))
 	default:
-		a.client = client
+		a.client, a.made = client, time.Now()
 	}
 	l.mu.Unlock()
 	close(a.done)

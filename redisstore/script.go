@@ -5,10 +5,13 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/weirlimit/weir/internal/algo"
@@ -194,25 +197,56 @@ func (c *call) eval(b rueidis.Builder) rueidis.Completed {
 	return b.Eval().Script(c.text).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 }
 
-// run runs the calls in one trip; those of which the server has lost the script
-// in a second one, with its text. An error of a result is a server's or the
-// connection's.
-func run(ctx context.Context, client rueidis.Client, calls []call) []rueidis.RedisResult {
-	results := trip(ctx, client, calls, (*call).evalsha)
-	var lost []int
-	var again []call
-	for i := range results {
-		if e, ok := rueidis.IsRedisErr(results[i].Error()); ok && e.IsNoScript() {
-			lost, again = append(lost, i), append(again, calls[i])
-		}
-	}
-	for i, result := range trip(ctx, client, again, (*call).eval) {
-		results[lost[i]] = result
-	}
+// run runs the calls in one trip, and once more those that the server has
+// refused for a reason that passes at once. An error of a result is a server's,
+// the connection's, or a *weir.StoreError.
+func (l *link) run(ctx context.Context, client rueidis.Client, calls []call) []rueidis.RedisResult {
+	results := l.trip(ctx, client, calls, (*call).evalsha)
+	l.again(ctx, client, calls, results, later, (*call).evalsha)
+	l.again(ctx, client, calls, results, byText, (*call).eval)
 	return results
 }
 
-func trip(ctx context.Context, client rueidis.Client, calls []call, command func(*call, rueidis.Builder) rueidis.Completed) []rueidis.RedisResult {
+// again repeats the calls whose results are to be treated so, unless ctx ends
+// before: they have done nothing.
+func (l *link) again(ctx context.Context, client rueidis.Client, calls []call, results []rueidis.RedisResult, t treatment, command command) {
+	var of []int
+	var refused []call
+	for i := range results {
+		if err := results[i].Error(); err != nil && treat(err) == t {
+			of, refused = append(of, i), append(refused, calls[i])
+		}
+	}
+	if len(of) == 0 || t == later && !pause(ctx) || ctx.Err() != nil {
+		return
+	}
+	for i, result := range l.trip(ctx, client, refused, command) {
+		results[of[i]] = result
+	}
+}
+
+// minPause is the shortest time that a key moves in from one node of a Cluster to
+// another.
+const minPause = time.Millisecond
+
+// pause waits 1 to 5 ms and reports whether ctx has not ended.
+func pause(ctx context.Context) bool {
+	select {
+	case <-time.After(minPause + rand.N(4*minPause)):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// command is how to send a call: evalsha or eval.
+type command func(*call, rueidis.Builder) rueidis.Completed
+
+// trip sends the calls at once.
+func (l *link) trip(ctx context.Context, client rueidis.Client, calls []call, command command) []rueidis.RedisResult {
+	if err := ctx.Err(); err != nil {
+		return slices.Repeat([]rueidis.RedisResult{rueidis.NewErrorResult(l.fail(err, false))}, len(calls))
+	}
 	switch len(calls) {
 	case 0:
 		return nil
@@ -223,5 +257,10 @@ func trip(ctx context.Context, client rueidis.Client, calls []call, command func
 	for i := range calls {
 		commands[i] = command(&calls[i], client.B())
 	}
-	return client.DoMulti(ctx, commands...)
+	results := client.DoMulti(ctx, commands...)
+	if errors.Is(results[0].Error(), rueidis.ErrNoSlot) { // it sends none if one has no node
+		half := len(calls) / 2
+		return append(l.trip(ctx, client, calls[:half], command), l.trip(ctx, client, calls[half:], command)...)
+	}
+	return results
 }

@@ -159,7 +159,7 @@ func (s *Store) trip(ctx context.Context, client rueidis.Client, plans []plan) {
 	for i := range plans {
 		calls[i] = plans[i].call
 	}
-	for i, result := range run(ctx, client, calls) {
+	for i, result := range s.link.run(ctx, client, calls) {
 		plans[i].list.Err = s.read(&plans[i], result)
 	}
 }
@@ -310,7 +310,7 @@ func (s *Store) each(ctx context.Context, calls []call, count func(i int, result
 	if err != nil {
 		return 0, err
 	}
-	for i, result := range run(ctx, client, calls) {
+	for i, result := range s.link.run(ctx, client, calls) {
 		n, failed := count(i, result)
 		total += n
 		if err == nil {

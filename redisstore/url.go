@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
@@ -344,20 +343,4 @@ func (u *urlReader) readProxy() {
 	u.option.AlwaysRESP2 = true
 	u.option.ForceSingleClient = true
 	u.option.DialCtxFn = dialWith(network, func(c net.Conn) net.Conn { return &greeted{Conn: c} })
-}
-
-// dialWith returns a dialer of TCP or Unix sockets that wraps its connections.
-func dialWith(network string, wrap func(net.Conn) net.Conn) func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
-	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (conn net.Conn, err error) {
-		if c != nil {
-			secure := tls.Dialer{NetDialer: d, Config: c}
-			conn, err = secure.DialContext(ctx, network, address)
-		} else {
-			conn, err = d.DialContext(ctx, network, address)
-		}
-		if err == nil && wrap != nil {
-			conn = wrap(conn)
-		}
-		return conn, err
-	}
 }

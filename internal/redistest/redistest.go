@@ -169,6 +169,15 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
+// Signal sends a signal to the server's process, such as syscall.SIGSTOP, which
+// freezes it. Kill ends one that is frozen too.
+func (s *Server) Signal(t testing.TB, signal os.Signal) {
+	t.Helper()
+	if err := s.child.cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Do sends a command as a user with all rights and returns the reply as
 // Client.Do does. All calls share one connection, which is opened anew after an
 // error that is no ReplyError.

@@ -49,6 +49,12 @@ func TestKillAndRestart(t *testing.T) {
 	want(t, s, []any{"maxmemory", "5242880"}, "CONFIG", "GET", "maxmemory")
 }
 
+func TestSignal(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	s.Signal(t, syscall.SIGTERM)
+	redistest.Await(t, "the end of the server", func() error { return refused(s.Addr()) })
+}
+
 // TestTakenPort restarts servers whose port, or Cluster bus port, somebody took.
 func TestTakenPort(t *testing.T) {
 	for offset, config := range map[int][]string{0: nil, 10_000: {"cluster-enabled yes"}} {

@@ -3,6 +3,7 @@ package redistest
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 )
@@ -16,6 +17,8 @@ type Sentinel struct {
 	Servers []*Server
 	// Sentinels has the Sentinels. Do sends them a command as to any server.
 	Sentinels []*Server
+
+	front string // where the first primary is reached
 }
 
 // StartSentinel starts such a set and waits until the replicas are in sync and
@@ -23,12 +26,26 @@ type Sentinel struct {
 // about 2 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
+	return StartSentinelBehind(t, func(addr string) string { return addr })
+}
+
+// StartSentinelBehind is StartSentinel with a first primary that its replicas,
+// the Sentinels and those who ask them reach at another address than its own,
+// such as that of a proxy, which front returns. It must be one of 127.0.0.1.
+func StartSentinelBehind(t testing.TB, front func(addr string) string) *Sentinel {
+	t.Helper()
 	primary := Start(t, Options{Config: replication})
-	replica := Options{Config: append([]string{fmt.Sprintf("replicaof 127.0.0.1 %d", primary.port)}, replication...)}
-	s := &Sentinel{Name: "weir", Servers: []*Server{primary, Start(t, replica), Start(t, replica)}}
+	s := &Sentinel{Name: "weir", front: front(primary.Addr())}
+	_, port, err := net.SplitHostPort(s.front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary.Must(t, "CONFIG", "SET", "replica-announce-port", port)
+	replica := Options{Config: append([]string{"replicaof 127.0.0.1 " + port}, replication...)}
+	s.Servers = []*Server{primary, Start(t, replica), Start(t, replica)}
 	Await(t, "the replicas to be in sync", func() error { return errors.Join(inSync(s.Servers[1]), inSync(s.Servers[2])) })
 	watch := Options{Config: []string{
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d 2", s.Name, primary.port),
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", s.Name, port),
 		fmt.Sprintf("sentinel down-after-milliseconds %s 2000", s.Name),
 		fmt.Sprintf("sentinel failover-timeout %s 6000", s.Name),
 	}}
@@ -95,8 +112,12 @@ func (s *Sentinel) Primary() (*Server, error) {
 			named[strings.Join(strs(reply), ":")] = true
 		}
 	}
-	for _, server := range s.Servers {
-		if len(named) != 1 || !named[server.Addr()] {
+	for i, server := range s.Servers {
+		addr := server.Addr()
+		if i == 0 {
+			addr = s.front
+		}
+		if len(named) != 1 || !named[addr] {
 			continue
 		}
 		info, err := server.Info("replication")

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/lab/check"
 )
 
 const (
@@ -27,20 +27,14 @@ type client struct {
 	limiter  *weir.Limiter
 	limit    weir.Limit
 	random   *rand.Rand
-	start    time.Time
 	receipts [keys][]weir.Receipt // of its charges that it has not refunded
-	history  []porcupine.Operation
+	history  []check.Op
 }
 
 // record lets all clients ask at once, `each` times each, and returns the
 // history. open returns a store for one of them; all share their states.
-func record(t *testing.T, limit weir.Limit, each int, open func() (weir.Store, error)) (history []porcupine.Operation) {
+func record(t *testing.T, limit weir.Limit, each int, open func() (weir.Store, error)) (history []check.Op) {
 	t.Helper()
-	limit, err := limit.Normal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
 	all := make([]client, clients)
 	for i := range all {
 		store, err := open()
@@ -48,7 +42,7 @@ func record(t *testing.T, limit weir.Limit, each int, open func() (weir.Store, e
 			t.Fatal(err)
 		}
 		defer store.Close()
-		all[i] = client{limiter: weir.New(weir.Options{Store: store}), limit: limit, random: rand.New(rand.NewPCG(uint64(i), 0)), start: start}
+		all[i] = client{limiter: weir.New(weir.Options{Store: store}), limit: limit, random: rand.New(rand.NewPCG(uint64(i), 0))}
 	}
 	errs := make([]error, clients)
 	var running sync.WaitGroup
@@ -62,67 +56,44 @@ func record(t *testing.T, limit weir.Limit, each int, open func() (weir.Store, e
 	for i := range all {
 		history = append(history, all[i].history...)
 	}
+	slices.SortFunc(history, func(a, b check.Op) int { return a.Call.Compare(b.Call) })
 	return history
 }
 
 func (c *client) run(id, times int) error {
 	for range times {
 		key := c.random.IntN(keys)
-		q := c.question(key)
-		sent := time.Now()
-		d, n, err := c.ask(&q)
-		told := time.Now()
-		if err != nil {
-			return fmt.Errorf("client %d: %+v: %w", id, q, err)
+		o := c.ask(key)
+		if o.Client = id; o.Err != nil {
+			return fmt.Errorf("%s", &o)
 		}
-		if !d.Receipt.IsZero() {
-			c.receipts[key] = append(c.receipts[key], d.Receipt)
+		for _, row := range o.Rows {
+			if !row.Receipt.IsZero() {
+				c.receipts[key] = append(c.receipts[key], row.Receipt)
+			}
 		}
-		q.from, q.to = sent.UnixMicro(), told.UnixMicro()
-		a := answerOf(d)
-		a.n = n
-		c.history = append(c.history, porcupine.Operation{
-			ClientId: id, Input: q, Output: a, Call: sent.Sub(c.start).Nanoseconds(), Return: told.Sub(c.start).Nanoseconds(),
-		})
+		c.history = append(c.history, o)
 	}
 	return nil
 }
 
-// question draws what to ask about a key.
-func (c *client) question(key int) question {
-	q := question{verb: take, key: fmt.Sprintf("key %d", key), limit: c.limit, cost: 1 + c.random.Int64N(3)}
+// ask draws what to ask about a key, and asks.
+func (c *client) ask(key int) check.Op {
+	r := weir.Request{Key: fmt.Sprintf("key %d", key), Limit: c.limit, Cost: 1 + c.random.Int64N(3)}
 	counts := c.limit.Algorithm == weir.SlidingLog || c.limit.Algorithm == weir.SlidingBuckets
 	switch die, mine := c.random.IntN(100), c.receipts[key]; {
 	case die < 10:
-		q.verb, q.cost = peek, 1
+		r.Mode, r.Cost = weir.Peek, 1
 	case die < 15:
-		q.verb = charge
+		r.Mode = weir.Record
 	case die < 17:
-		q.verb = reset
+		return check.Reset(ctx, c.limiter, r)
 	case die < 27 && counts:
-		q.verb, q.last = count, time.Duration(1+c.random.Int64N(c.limit.Window.Microseconds()))*time.Microsecond
+		return check.Count(ctx, c.limiter, r, time.Duration(1+c.random.Int64N(c.limit.Window.Microseconds()))*time.Microsecond)
 	case die < 45 && len(mine) > 0:
 		last := len(mine) - 1
-		q.verb, q.receipt = refund, mine[last].Part(q.cost)
 		c.receipts[key] = mine[:last]
+		return check.Refund(ctx, c.limiter, mine[last].Part(r.Cost))
 	}
-	return q
-}
-
-func (c *client) ask(q *question) (d weir.Decision, n int64, err error) {
-	switch q.verb {
-	case take:
-		d, err = c.limiter.AllowN(ctx, q.key, q.limit, q.cost)
-	case peek:
-		d, err = c.limiter.Peek(ctx, q.key, q.limit)
-	case charge:
-		d, err = c.limiter.Charge(ctx, q.key, q.limit, q.cost)
-	case refund:
-		n, err = c.limiter.Refund(ctx, q.receipt)
-	case count:
-		n, err = c.limiter.Count(ctx, q.key, q.limit, q.last)
-	case reset:
-		n, err = c.limiter.ResetAll(ctx, weir.Request{Key: q.key, Limit: q.limit})
-	}
-	return d, n, err
+	return check.Take(ctx, c.limiter, r)
 }

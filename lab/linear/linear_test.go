@@ -5,15 +5,12 @@
 package linear
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
-
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/lab/check"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -49,44 +46,15 @@ func linearizable(t *testing.T, times int) {
 			l.store.URL, l.store.Prefix = server.URL()+"?write_timeout=30s", l.name
 			history := record(t, l.limit, times, func() (weir.Store, error) { return redisstore.Open(l.store) })
 			telling(t, l.limit.Algorithm, history)
-			for _, part := range byKey(history) {
-				if why := refuse(part); why != "" {
-					t.Error(why)
-				}
+			if err := check.Linearizable(history, patience); err != nil {
+				t.Error(err)
 			}
 		})
 	}
 }
 
-// refuse returns why there is no order for a key's part of a history, or "".
-func refuse(part []porcupine.Operation) string {
-	result, info := porcupine.CheckOperationsVerbose(model, part, patience)
-	if result == porcupine.Ok {
-		return ""
-	}
-	var best []porcupine.Operation
-	for _, orders := range info.PartialLinearizationsOperations() {
-		for _, order := range orders {
-			if len(order) > len(best) {
-				best = order
-			}
-		}
-	}
-	text := fmt.Sprintf("%s: %s: of %d operations at most %d are in order. The last of them:", part[0].Input.(question).key, result, len(part), len(best))
-	for _, o := range best[max(0, len(best)-20):] {
-		text += describe(o)
-	}
-	text += "\nDoes not follow:"
-	for _, o := range part {
-		if !slices.Contains(best, o) {
-			return text + describe(o)
-		}
-	}
-	return text
-}
-
 // telling checks that a history has enough of all that a store could get wrong.
-func telling(t *testing.T, algorithm weir.Algorithm, history []porcupine.Operation) {
+func telling(t *testing.T, algorithm weir.Algorithm, history []check.Op) {
 	t.Helper()
 	want := map[string]int{
 		"take allowed": 100, "take denied": 100, "peek allowed": 10, "peek denied": 10, "charge allowed": 100,
@@ -95,14 +63,22 @@ func telling(t *testing.T, algorithm weir.Algorithm, history []porcupine.Operati
 	if algorithm == weir.SlidingLog || algorithm == weir.SlidingBuckets {
 		want["count of some"] = 50
 	}
-	for _, part := range byKey(history) {
-		var ends int64
-		for _, o := range part {
-			want[o.Input.(question).outcome(o.Output.(answer))]--
-			if o.Call < ends {
-				want["at once"]--
-			}
-			ends = max(ends, o.Return)
+	ends := make(map[string]time.Time)
+	for i := range history {
+		o := &history[i]
+		key := ""
+		for _, r := range o.Requests {
+			key = r.Key
+		}
+		for _, r := range o.Receipts {
+			key = r.Request.Key
+		}
+		want[outcome(o)]--
+		if o.Call.Before(ends[key]) {
+			want["at once"]--
+		}
+		if o.Return.After(ends[key]) {
+			ends[key] = o.Return
 		}
 	}
 	for what, missing := range want {
@@ -110,4 +86,19 @@ func telling(t *testing.T, algorithm weir.Algorithm, history []porcupine.Operati
 			t.Errorf("the history lacks %d of %q", missing, what)
 		}
 	}
+}
+
+// outcome puts an operation among those that are alike.
+func outcome(o *check.Op) string {
+	if o.Verb != check.Taken {
+		if o.N > 0 {
+			return string(o.Verb) + " of some"
+		}
+		return string(o.Verb) + " of none"
+	}
+	verb := map[weir.Mode]string{weir.Enforce: "take", weir.Peek: "peek", weir.Record: "charge"}[o.Requests[0].Mode]
+	if o.Rows[0].Allowed {
+		return verb + " allowed"
+	}
+	return verb + " denied"
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weirlimit/weir/policy"
 	"github.com/weirlimit/weir/service/config"
@@ -43,6 +44,9 @@ func rules(c *config.Config) string {
 	for _, d := range c.Policy.Domains() {
 		for _, r := range d.Rules {
 			fmt.Fprintf(&b, "%s %s when=%v by=%q optional=%t deny=%t shadow=%t on_failure=%s", d.Name, r.Name, r.When, r.By, r.Optional, r.Deny, r.Shadow, r.OnFailure)
+			if r.Deadline > 0 {
+				fmt.Fprintf(&b, " deadline=%s", r.Deadline)
+			}
 			if r.SlotDomain || r.Slot != nil {
 				fmt.Fprintf(&b, " slot=%q slot_domain=%t", r.Slot, r.SlotDomain)
 			}
@@ -84,6 +88,7 @@ rules:
     limit: 5/minute
     shadow: true
     on_failure: deny
+    deadline: 20ms
 server:
   http: ":8080"
   grpc: off
@@ -99,13 +104,17 @@ server:
   redis_key_secret_file: /run/secrets/keys
   redis_mode: scripts
   redis_layout: sorted-set
+  replicas: 3
+  deadline: 100ms
+  snapshot: limits.snapshot
+  snapshot_every: 30s
 `)
 	c := load(t, "slack.yaml")
 	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure=local limit=100/30m
 slack per-category when=map[] by=["category"] optional=false deny=false shadow=false on_failure=local slot=[] slot_domain=true limit=10/30m
   when=map[category:[audit-*]] 50/30m epoch
   when=map[category:[spam test]] deny
-slack search when=map[path:[/search]] by=["user"] optional=true deny=false shadow=true on_failure=deny slot=["user"] slot_domain=false limit=5/1m
+slack search when=map[path:[/search]] by=["user"] optional=true deny=false shadow=true on_failure=deny deadline=20ms slot=["user"] slot_domain=false limit=5/1m
 `
 	if got := rules(c); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -117,7 +126,9 @@ slack search when=map[path:[/search]] by=["user"] optional=true deny=false shado
 		Redis: config.Redis{
 			URL: "redis://10.0.0.7:6379", Username: "weir", Password: config.Secret{File: "/run/secrets/redis"},
 			Prefix: "limits", KeySecret: config.Secret{File: "/run/secrets/keys"}, Mode: "scripts", Layout: "sorted-set",
+			Replicas: 3, Deadline: 100 * time.Millisecond,
 		},
+		Snapshot: config.Snapshot{File: "limits.snapshot", Every: 30 * time.Second},
 	}
 	if !reflect.DeepEqual(c.Server, server) {
 		t.Errorf("got %+v, want %+v", c.Server, server)
@@ -325,6 +336,7 @@ func TestFromEnv(t *testing.T) {
 		"WEIR_HTTP": ":1", "WEIR_GRPC": "off", "WEIR_RESP": "", "WEIR_ADMIN": "localhost:4", "WEIR_ADMIN_TOKEN": "t",
 		"WEIR_INLINE": "false", "WEIR_LOG_LEVEL": "warn", "HTTP": ":9",
 		"WEIR_REDIS": "redis://h", "WEIR_REDIS_USERNAME": "weir", "WEIR_REDIS_PASSWORD": "hunter2", "WEIR_REDIS_KEY_SECRET_FILE": "k",
+		"WEIR_REPLICAS": "2", "WEIR_DEADLINE": "10s",
 	}
 	lookup := func(name string) (string, bool) {
 		value, ok := env[name]
@@ -338,6 +350,7 @@ func TestFromEnv(t *testing.T) {
 	want := config.Server{HTTP: ":1", GRPC: "off", RESP: ":6380", Admin: "localhost:4", AdminToken: "t", Inline: &no, LogLevel: "warn"}
 	want.Redis = config.Redis{
 		URL: "redis://h", Username: "weir", Password: config.Secret{Text: "hunter2"}, KeySecret: config.Secret{File: "k"}, Mode: "plain",
+		Replicas: 2, Deadline: 10 * time.Second,
 	}
 	if !reflect.DeepEqual(s, want) {
 		t.Errorf("got %+v, want %+v", s, want)
@@ -345,11 +358,14 @@ func TestFromEnv(t *testing.T) {
 	env = map[string]string{
 		"WEIR_HTTP": "8080", "WEIR_INLINE": "yes", "WEIR_GRPC": ":2", "WEIR_REDIS_MODE": "lua",
 		"WEIR_REDIS_PASSWORD": "hunter2", "WEIR_REDIS_PASSWORD_FILE": "p", "WEIR_REDIS_KEY_SECRET": "s3cret", "WEIR_REDIS_KEY_SECRET_FILE": "k",
+		"WEIR_REPLICAS": "two", "WEIR_DEADLINE": "50",
 	}
 	err := s.FromEnv(lookup)
 	message := `weir: WEIR_HTTP "8080": want an address such as :8080 or 127.0.0.1:8080, or off
 weir: WEIR_INLINE "yes": want true or false
 weir: WEIR_REDIS_MODE "lua": want scripts or plain
+weir: WEIR_REPLICAS "two": want how many processes share the server, 1 to 100000, such as 3
+weir: WEIR_DEADLINE "50": want how long the store may take to answer, 1ms to 10s, such as 50ms
 weir: WEIR_REDIS_PASSWORD_FILE "p": want either it or WEIR_REDIS_PASSWORD
 weir: WEIR_REDIS_KEY_SECRET_FILE "k": want either it or WEIR_REDIS_KEY_SECRET`
 	if err == nil || err.Error() != message {

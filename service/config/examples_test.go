@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/service/config"
 )
 
@@ -37,6 +38,9 @@ func TestExamples(t *testing.T) {
 		{"slack", "slack", map[string]string{"category": "spam"}, "slack:global 100/30m, slack:per-category:spam deny"},
 		{"website", "website", map[string]string{"ip": "10.0.0.1", "path": "/"},
 			"website:per-ip:10.0.0.1 20/1m, website:per-ip-burst:10.0.0.1 7/20s, website:global 100/1m"},
+		{"failure", "shop", map[string]string{"path": "/login", "user": "alice"}, "shop:login:alice 5/1m deny"},
+		{"failure", "shop", map[string]string{"path": "/search", "user": "alice"}, "shop:search:alice 30/1m"},
+		{"failure", "shop", map[string]string{"path": "/help", "user": "alice"}, "shop:help:alice 100/1m allow 10ms"},
 	}
 	for _, tt := range tests {
 		rows, ok := load(t, filepath.Join(examples, tt.file+".yaml")).Policy.Match(nil, tt.domain, tt.attributes)
@@ -45,6 +49,12 @@ func TestExamples(t *testing.T) {
 			limit := r.Limit.String()
 			if r.Deny {
 				limit = "deny"
+			}
+			if r.Rule.OnFailure != weir.OnFailureLocal {
+				limit += " " + r.Rule.OnFailure.String()
+			}
+			if r.Rule.Deadline > 0 {
+				limit += " " + r.Rule.Deadline.String()
 			}
 			got = append(got, r.Key+" "+limit)
 		}

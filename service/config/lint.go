@@ -1,10 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
@@ -57,6 +59,26 @@ func (t *linter) rule(p policy.Path, r policy.Rule) {
 	}
 	t.defaults(p, r)
 	t.unreachable(p, r.Overrides)
+	t.failure(p, r)
+}
+
+// deadline is that of a server that is told no other.
+const deadline = 50 * time.Millisecond
+
+// failure finds what is said of a store in vain.
+func (t *linter) failure(p policy.Path, r policy.Rule) {
+	limited := func(o policy.Override) bool { return !o.Deny }
+	if r.Deny && !slices.ContainsFunc(r.Overrides, limited) {
+		for _, key := range []string{"on_failure", "deadline"} {
+			if _, written := t.places[p.At(key).String()]; written {
+				t.add(p.At(key), "this does nothing: a rule that only denies asks no store")
+			}
+		}
+		return
+	}
+	if most := cmp.Or(t.server.Redis.Deadline, deadline); r.Deadline > most {
+		t.add(p.At("deadline"), "the shortest deadline holds, and that of the server is %s: write server: {deadline: %s} too, or leave this out", most, r.Deadline)
+	}
 }
 
 // defaults finds overrides that name no algorithm and so are kept by another

@@ -1,11 +1,13 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
@@ -25,6 +27,16 @@ type Server struct {
 	LogLevel string
 	// Redis is where limits are kept; without a URL, in memory.
 	Redis Redis
+	// Snapshot is where those in memory are kept across restarts.
+	Snapshot Snapshot
+}
+
+// Snapshot holds the settings of the file that what is in memory is kept in.
+type Snapshot struct {
+	// File is its path; empty for none.
+	File string
+	// Every is how often it is written, 1 s to 24 hours; 0 if not given.
+	Every time.Duration
 }
 
 // Redis holds the settings of a store on Redis or Valkey. All but URL have
@@ -43,6 +55,10 @@ type Redis struct {
 	Mode string
 	// Layout, of sliding logs, is packed or sorted-set.
 	Layout string
+	// Replicas is how many processes share the server, 1 to 100,000.
+	Replicas int
+	// Deadline is how long the server may take to answer, 1 ms to 10 s.
+	Deadline time.Duration
 }
 
 // Secret is a Text, or is in a File, whose final line break does not count.
@@ -68,6 +84,10 @@ const (
 	wantPrefix  = "the beginning of all keys, such as weir"
 	wantMode    = "scripts or plain"
 	wantLayout  = "packed or sorted-set"
+	wantShares  = "how many processes share the server, 1 to 100000, such as 3"
+	wantKept    = "the path of a file to keep limits in, such as limits.snapshot"
+	wantEvery   = "how often to write the snapshot, 1s to 24h, such as 1m"
+	wantPatient = "how long the store may take to answer, 1ms to 10s, such as 50ms"
 )
 
 var settings = []setting{
@@ -85,12 +105,24 @@ var settings = []setting{
 	{"redis_key_secret_file", wantFile, notEmpty, func(s *Server, v string) { s.Redis.KeySecret = Secret{File: v} }},
 	{"redis_mode", wantMode, among("scripts", "plain"), func(s *Server, v string) { s.Redis.Mode = v }},
 	{"redis_layout", wantLayout, among("packed", "sorted-set"), func(s *Server, v string) { s.Redis.Layout = v }},
+	{"replicas", wantShares, within(1, 100_000, strconv.Atoi), func(s *Server, v string) { s.Redis.Replicas, _ = strconv.Atoi(v) }},
+	{"snapshot", wantKept, notEmpty, func(s *Server, v string) { s.Snapshot.File = v }},
+	{"snapshot_every", wantEvery, within(time.Second, 24*time.Hour, time.ParseDuration), func(s *Server, v string) { s.Snapshot.Every, _ = time.ParseDuration(v) }},
+	{"deadline", wantPatient, within(time.Millisecond, 10*time.Second, time.ParseDuration), func(s *Server, v string) { s.Redis.Deadline, _ = time.ParseDuration(v) }},
 }
 
 func notEmpty(v string) bool { return v != "" }
 
 func among(words ...string) func(string) bool {
 	return func(v string) bool { return slices.Contains(words, v) }
+}
+
+// within returns whether a value can be parsed and is one of least to most.
+func within[T cmp.Ordered](least, most T, parse func(string) (T, error)) func(string) bool {
+	return func(v string) bool {
+		n, err := parse(v)
+		return err == nil && least <= n && n <= most
+	}
 }
 
 // isAddress reports whether v is host:port, or off.
@@ -110,17 +142,29 @@ func (s *Server) FromEnv(lookup func(name string) (string, bool)) error {
 	var errs []error
 	for _, setting := range settings {
 		name := "WEIR_" + strings.ToUpper(setting.key)
-		switch value, _ := lookup(name); {
-		case value == "":
-		case !setting.ok(value):
-			errs = append(errs, &weir.InvalidError{Field: name, Value: value, Want: setting.want})
-		default:
-			setting.set(s, value)
+		if value, _ := lookup(name); value != "" {
+			errs = append(errs, s.Set(setting.key, name, value))
 		}
 	}
 	return errors.Join(append(errs,
 		s.Redis.Password.fromEnv(lookup, "WEIR_REDIS_PASSWORD"),
 		s.Redis.KeySecret.fromEnv(lookup, "WEIR_REDIS_KEY_SECRET"))...)
+}
+
+// Set replaces the setting that is called key in the server mapping, if one is.
+// The error is a *weir.InvalidError about name, which is what the caller calls
+// it; the setting then stays.
+func (s *Server) Set(key, name, value string) error {
+	for _, setting := range settings {
+		switch {
+		case setting.key != key:
+		case !setting.ok(value):
+			return &weir.InvalidError{Field: name, Value: value, Want: setting.want}
+		default:
+			setting.set(s, value)
+		}
+	}
+	return nil
 }
 
 // fromEnv replaces s if the variable is set, beside which the one that names a

@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/layer"
 	"github.com/weirlimit/weir/policy"
 	"github.com/weirlimit/weir/service/decide"
 )
@@ -394,6 +396,56 @@ func wantUnits(t *testing.T, want int64) func(int64, error) {
 		if err != nil || got != want {
 			t.Errorf("got %d, %v, want %d", got, err, want)
 		}
+	}
+}
+
+// hung is a store that never answers.
+type hung struct{ weir.Store }
+
+func (hung) Take(ctx context.Context, lists []weir.List) {
+	<-ctx.Done()
+	for i := range lists {
+		lists[i].Err = &weir.StoreError{Err: ctx.Err()}
+	}
+}
+
+// Rules say how long the store may take and what happens then; the shortest of
+// those that match holds, and the strictest.
+func TestRulesSayWhatAFailureDoes(t *testing.T) {
+	when := func(kinds ...string) policy.When { return policy.When{"kind": kinds} }
+	domain := policy.Domain{Name: "web", Rules: []policy.Rule{
+		{Name: "all", Limit: weir.PerMinute(6), When: when("local", "login", "denied")},
+		{Name: "login", Limit: weir.PerMinute(4), When: when("login"), OnFailure: weir.OnFailureDeny, Deadline: 20 * time.Millisecond},
+		{Name: "help", Limit: weir.PerMinute(4), When: when("help", "denied"), OnFailure: weir.OnFailureAllow, Deadline: 2 * time.Second},
+		{Name: "ban", Deny: true, When: when("denied")},
+		{Name: "trial", Limit: weir.PerMinute(1), When: when("help"), Shadow: true, OnFailure: weir.OnFailureDeny},
+	}}
+	for _, test := range []struct {
+		kind, want string
+		took       time.Duration
+	}{
+		{"local", "true store_unavailable_local 1/2", time.Second},
+		{"login", "false store_unavailable_denied 0/6", 20 * time.Millisecond},
+		{"help", "true store_unavailable_allowed 0/4", time.Second},
+		{"denied", "false never 0/0", time.Second},
+	} {
+		t.Run(test.kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p, err := policy.Compile([]policy.Domain{domain})
+				if err != nil {
+					t.Fatal(err)
+				}
+				store := layer.NewFallback(layer.FallbackOptions{Store: hung{}, Deadline: time.Second, Replicas: 3})
+				e := decide.New(decide.Options{Limiter: weir.New(weir.Options{Store: store})})
+				e.Load(p, false)
+				start := time.Now()
+				a, err := e.Check(t.Context(), decide.Query{Domain: "web", Attributes: map[string]string{"kind": test.kind}, Cost: 1})
+				got := fmt.Sprintf("%t %s %d/%d", a.Allowed, a.Reason, a.Remaining, a.Limit)
+				if took := time.Since(start); err != nil || got != test.want || took != test.took {
+					t.Errorf("%s after %v, %v, want %s after %v", got, took, err, test.want, test.took)
+				}
+			})
+		})
 	}
 }
 

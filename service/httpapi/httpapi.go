@@ -36,17 +36,24 @@ const (
 type Options struct {
 	// Engine answers; it is required.
 	Engine *decide.Engine
-	// Ready says whether /readyz answers 200 rather than 503, and in a few
-	// words why. Nil means always ready.
-	Ready func() (ready bool, detail string)
+	// Ready tells what /readyz answers. Nil means always ready.
+	Ready func() Readiness
 	// Token, if not empty, must come as a bearer token with every request to
 	// the Admin handler but /healthz. If it is empty, the Admin handler answers
 	// only requests whose Host is localhost or a loopback IP address.
 	Token string
-	// Failed, if not nil, is called with each failure that callers are not told
-	// the details of, such as a *weir.StoreError. It must be quick and safe for
-	// concurrent use.
-	Failed func(error)
+}
+
+// Readiness is the answer of /readyz.
+type Readiness struct {
+	// Ready makes it a 200 rather than a 503.
+	Ready bool `json:"ready"`
+	// Detail says in a few words why.
+	Detail string `json:"detail"`
+	// Store is "ok" or, while decisions are made without it, "unavailable".
+	Store string `json:"store"`
+	// Degraded is how many have been, since the service started.
+	Degraded int64 `json:"degraded_decisions"`
 }
 
 type api struct{ Options }
@@ -89,18 +96,15 @@ func healthz(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
-	state := struct {
-		Ready  bool   `json:"ready"`
-		Detail string `json:"detail"`
-	}{true, "serving"}
+	r := Readiness{Ready: true, Detail: "serving", Store: "ok"}
 	if a.Ready != nil {
-		state.Ready, state.Detail = a.Ready()
+		r = a.Ready()
 	}
 	status := http.StatusOK
-	if !state.Ready {
+	if !r.Ready {
 		status = http.StatusServiceUnavailable
 	}
-	write(w, status, state)
+	write(w, status, r)
 }
 
 func (a *api) check(ctx context.Context, body []byte) (any, error) {
@@ -133,7 +137,7 @@ func (a *api) batch(ctx context.Context, body []byte) (any, error) {
 	for i, entry := range entries {
 		q, err := readQuery(entry, index("requests", i))
 		if err != nil {
-			decisions[i] = failure{a.problem(err)}
+			decisions[i] = failure{problemOf(err)}
 			continue
 		}
 		queries, places = append(queries, q), append(places, i)
@@ -142,7 +146,7 @@ func (a *api) batch(ctx context.Context, body []byte) (any, error) {
 	for j := range answers {
 		i := places[j]
 		if err := answers[j].Err; err != nil {
-			decisions[i] = failure{a.problem(err).in(index("requests", i))}
+			decisions[i] = failure{problemOf(err).in(index("requests", i))}
 			continue
 		}
 		decisions[i] = encode(&answers[j])
@@ -191,20 +195,11 @@ func (a *api) post(most int64, call func(ctx context.Context, body []byte) (any,
 			result, err = call(r.Context(), body)
 		}
 		if err != nil {
-			a.problem(err).write(w)
+			problemOf(err).write(w)
 			return
 		}
 		write(w, http.StatusOK, result)
 	}))
-}
-
-// problem is what the caller is told of err.
-func (a *api) problem(err error) *problem {
-	p := problemOf(err)
-	if p.Status == http.StatusServiceUnavailable && a.Failed != nil && !errors.Is(err, context.Canceled) {
-		a.Failed(err)
-	}
-	return p
 }
 
 // readBody returns the body of a request that says it is JSON, or does not say

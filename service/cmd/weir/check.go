@@ -229,6 +229,14 @@ func (c *checker) print(answer []byte) error {
 
 // String says the verdict in a line.
 func (v verdict) String() string {
+	text := v.text()
+	if strings.HasPrefix(v.Reason, "store_unavailable") {
+		text += " (" + strings.ReplaceAll(v.Reason, "_", " ") + ")"
+	}
+	return text
+}
+
+func (v verdict) text() string {
 	switch {
 	case v.Reason == weir.NoRule.String():
 		return "allowed: no rule applies"

@@ -3,14 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/weirlimit/weir"
 )
 
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
@@ -79,56 +76,4 @@ func (l lines) WithAttrs(attrs []slog.Attr) slog.Handler {
 // WithGroup implements slog.Handler.
 func (l lines) WithGroup(name string) slog.Handler {
 	return lines{l.Handler.WithGroup(name), l.out}
-}
-
-// failureTime is how long failures of a kind are counted before a line about them.
-const failureTime = 10 * time.Second
-
-// failures logs what many requests meet: the first of a kind at once, then how
-// many there were, as long as there are any.
-type failures struct {
-	log   *slog.Logger
-	mu    sync.Mutex
-	kinds map[string]*tally
-}
-
-// tally is how often something has failed since the last line about it.
-type tally struct {
-	times int
-	last  error
-}
-
-func newFailures(log *slog.Logger) *failures {
-	return &failures{log: log, kinds: make(map[string]*tally)}
-}
-
-// add takes a failure. Those with the same advice are of a kind.
-func (f *failures) add(err error) {
-	kind := ""
-	var e *weir.StoreError
-	if errors.As(err, &e) {
-		kind = e.Hint
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if t := f.kinds[kind]; t != nil {
-		t.times, t.last = t.times+1, err
-		return
-	}
-	f.log.Warn("a request failed", "error", err)
-	f.kinds[kind] = new(tally)
-	time.AfterFunc(failureTime, func() { f.count(kind) })
-}
-
-func (f *failures) count(kind string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	t := f.kinds[kind]
-	if t.times == 0 {
-		delete(f.kinds, kind)
-		return
-	}
-	f.log.Warn("requests failed", "times", t.times, "error", t.last)
-	*t = tally{}
-	time.AfterFunc(failureTime, func() { f.count(kind) })
 }

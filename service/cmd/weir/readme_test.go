@@ -83,6 +83,9 @@ func (r *reader) serve(args ...string) {
 		name = "localhost" + args[i+1]
 		args = slices.Delete(args, i, i+2)
 	}
+	if slices.Contains(args, "--redis") {
+		args = append(args, patient)
+	}
 	s := startServer(r.t, r.dir, args...)
 	// The newest comes first, which is the one that is replaced.
 	r.real = append([]string{name, strings.TrimPrefix(s.http, "http://")}, r.real...)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/layer"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/service/config"
 )
@@ -17,7 +18,7 @@ const (
 	// readyTime is how long a store may take to say whether it is ready: more
 	// than a dial, whose error tells more than a deadline.
 	readyTime = 3 * time.Second
-	// askAgain is how often one that was not is asked again.
+	// askAgain is how often one that is not is asked again.
 	askAgain = 500 * time.Millisecond
 )
 
@@ -57,8 +58,8 @@ func reveal(s config.Secret, name string) (string, error) {
 }
 
 // openLimiter makes the limiter, in memory or on Redis. Its error can only be a
-// mistake in the settings: where a server is out of reach the service answers so
-// and goes on asking, since a fleet must be able to start without it.
+// mistake in the settings: a fleet must be able to start while its server is out
+// of reach.
 func (s *server) openLimiter(r config.Redis) error {
 	if r.URL == "" {
 		s.limiter = weir.New(weir.Options{})
@@ -68,49 +69,59 @@ func (s *server) openLimiter(r config.Redis) error {
 	if err != nil {
 		return err
 	}
-	s.store, s.limiter = store, weir.New(weir.Options{Store: store})
+	s.store, s.outage = store, newOutage(s.log, r.Replicas)
+	s.fallback = layer.NewFallback(layer.FallbackOptions{Store: store, Deadline: r.Deadline, Replicas: r.Replicas, Observe: s.outage.observe})
+	s.limiter = weir.New(weir.Options{Store: s.fallback})
 	err = s.askStore(context.Background())
 	var e *weir.StoreError
 	switch {
 	case err == nil:
+		s.log.Info("the store is ready", "server", store.Server())
 	case errors.As(err, &e) && e.Settings:
 		return errors.Join(err, s.limiter.Close())
 	default:
-		s.log.Warn("the store is unavailable: until it is back, checks are answered with status 503", "error", err)
+		s.outage.observe(layer.Event{Err: err})
+	}
+	if r.Replicas == 0 {
+		s.log.Warn("without --replicas this process takes itself for the only one that uses the store: while that is away, n of them admit up to n times each limit; say how many there are, as in --replicas 3, or --replicas 1")
 	}
 	return nil
 }
 
-// askStore asks the store whether it is ready, and notes what is lacking.
+// askStore asks the store whether it is ready, and notes what it is not.
 func (s *server) askStore(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()
-	err := s.store.Ready(ctx)
-	if err == nil {
-		s.log.Info("the store is ready", "server", s.store.Server())
-		s.lack.Store(nil)
-		return nil
+	if err := s.store.Ready(ctx); err != nil {
+		s.outage.note(err)
+		return err
 	}
-	lack := "store unavailable"
-	var e *weir.StoreError
-	if errors.As(err, &e) && e.Hint != "" {
-		lack += ": " + e.Hint // without its address, which is not for everybody
+	for s.fallback.Failing() != nil {
+		// Once this succeeds the store is asked again, also before somebody calls.
+		if _, err := s.limiter.Reset(ctx, "\x00ready", weir.PerMinute(1)); err != nil {
+			return err
+		}
 	}
-	s.lack.Store(&lack)
-	return err
+	s.outage.end()
+	return nil
 }
 
-// awaitStore asks a store that was not ready until it is, or ctx ends. The
-// store itself sees to it that it does not dial too often.
-func (s *server) awaitStore(ctx context.Context) {
+// watchStore asks a store that has failed until it answers again, which its
+// callers may be too few to find out, until ctx ends.
+func (s *server) watchStore(ctx context.Context) {
+	if s.store == nil {
+		return
+	}
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
-	for s.lack.Load() != nil {
+	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
-			_ = s.askStore(ctx) // which has noted it
+			if s.outage.lasting() {
+				_ = s.askStore(ctx) // which has noted it
+			}
 		}
 	}
 }

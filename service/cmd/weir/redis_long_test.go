@@ -22,8 +22,8 @@ func grant(t *testing.T, servers []*redistest.Server, more ...string) {
 // five checks that limits over all slots and the lists across them hold.
 func five(t *testing.T, url string) {
 	t.Helper()
-	first := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", url)
-	second := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", url)
+	first := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", url, patient)
+	second := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", url, patient)
 	for key := range 20 {
 		for i, s := range []*served{first, second, first, second, first, second, first} {
 			body := fmt.Sprintf(`{"checks":[{"key":"user:%d","limit":"5/minute"},{"key":"all","limit":"1000/minute"}]}`, key)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,10 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
-	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
@@ -108,6 +104,9 @@ func send(t *testing.T, url, body string) (status int, answer string) {
 
 func (s *served) url() string { return "http://" + s.doors[0].listener.Addr().String() }
 
+// patient lets a test be about something else than a busy machine.
+const patient = "--deadline=10s"
+
 const fiveAMinute = `{"key":"search:alice","limit":"5/minute"}`
 
 // Five in total, however many processes there are, and whatever becomes of them.
@@ -119,10 +118,10 @@ func TestProcessesShareLimits(t *testing.T) {
 	}
 	start := []func() process{
 		func() process {
-			return startProcess(t, []string{"WEIR_REDIS_USERNAME=weir", "WEIR_REDIS_PASSWORD=" + password}, "--redis", server.URL())
+			return startProcess(t, []string{"WEIR_REDIS_USERNAME=weir", "WEIR_REDIS_PASSWORD=" + password}, "--redis", server.URL(), patient)
 		},
 		func() process {
-			return startProcess(t, []string{"WEIR_REDIS=" + strings.Replace(server.URL(), "://", "://weir@", 1)}, "--redis-password-file", secret)
+			return startProcess(t, []string{"WEIR_REDIS=" + strings.Replace(server.URL(), "://", "://weir@", 1)}, "--redis-password-file", secret, patient)
 		},
 	}
 	processes := []process{start[0](), start[1]()}
@@ -159,7 +158,7 @@ func TestSmallestRights(t *testing.T) {
 		"weir": nil, "weir-sorted-set": {"--redis-layout", "sorted-set"}, "weir-plain": {"--redis-mode", "plain"},
 	} {
 		t.Run(user, func(t *testing.T) {
-			s := serve(t, net.Listen, append([]string{"--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", as(user, server)}, args...)...)
+			s := serve(t, net.Listen, append([]string{"--http", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--redis", as(user, server), patient}, args...)...)
 			admin := "http://" + s.doors[1].listener.Addr().String()
 			request := `{"key":"a","limit":"5/minute","algorithm":"%s","cost":2}`
 			algorithms := []string{"sliding-log", "sliding-buckets", "sliding-counter", "fixed-window", "token-bucket"}
@@ -204,7 +203,7 @@ func TestFlushedScriptsLoseNothing(t *testing.T) {
 	const clients, calls, most = 8, 50, 300
 	var urls []string
 	for range 2 {
-		urls = append(urls, serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir", server)).url())
+		urls = append(urls, serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir", server), patient).url())
 	}
 	var allowed atomic.Int64
 	var load sync.WaitGroup
@@ -271,6 +270,14 @@ func TestMistakesInTheSettings(t *testing.T) {
 		"unknown layout":          {[]string{"--redis", server.URL(), "--redis-layout", "zset"}, "", `--redis-layout "zset": want packed or sorted-set`},
 		"plain sorted sets":       {[]string{"--redis", server.URL(), "--redis-mode", "plain", "--redis-layout", "sorted-set"}, "", "needs scripts"},
 		"no server":               {nil, password, "there are settings for Redis, but no server"},
+		"replicas of no server":   {[]string{"--replicas", "2"}, "", "there are settings for Redis, but no server"},
+		"a deadline of no server": {[]string{patient}, "", "there are settings for Redis, but no server"},
+		"no replicas":             {[]string{"--redis", server.URL(), "--replicas", "0"}, "", `--replicas "0": want how many processes share the server, 1 to 100000, such as 3`},
+		"too many replicas":       {[]string{"--redis", server.URL(), "--replicas", "100001"}, "", "1 to 100000"},
+		"half a replica":          {[]string{"--redis", server.URL(), "--replicas", "1.5"}, "", "1 to 100000"},
+		"a deadline too short":    {[]string{"--redis", server.URL(), "--deadline", "999us"}, "", `--deadline "999us": want how long the store may take to answer, 1ms to 10s, such as 50ms`},
+		"a deadline too long":     {[]string{"--redis", server.URL(), "--deadline", "10001ms"}, "", "1ms to 10s"},
+		"a deadline of no unit":   {[]string{"--redis", server.URL(), "--deadline", "50"}, "", "1ms to 10s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("WEIR_REDIS_PASSWORD", test.env)
@@ -291,90 +298,44 @@ func lastLine(text string) string {
 	return lines[len(lines)-1]
 }
 
-// Without its store the service starts, says so, and answers as soon as it can.
-func TestStartWithoutTheStore(t *testing.T) {
-	server := startRedis(t)
-	server.Kill()
-	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir", server))
-	redistest.Await(t, "the service to serve", func() error {
-		return readyzSays(s, `{"ready":true,"detail":"serving; store unavailable: is the server running, and is this its address?"}`)
-	})
-	for range 3 {
-		status, answer := send(t, s.url()+"/v1/check", fiveAMinute)
-		if status != http.StatusServiceUnavailable || !strings.Contains(answer, "the store is unavailable") || strings.Contains(answer, server.Addr()) {
-			t.Errorf("status %d, %s", status, answer)
-		}
-	}
-	server.Restart(t)
-	redistest.Await(t, "the store to be found", func() error { return readyzSays(s, `{"ready":true,"detail":"serving"}`) })
-	if d := post(t, s.url()+"/v1/check", fiveAMinute); !d.Allowed || d.Remaining != 4 {
-		t.Errorf("got %+v, want the first of five", d)
-	}
-	log := stopLog(t, s)
-	noSecret(t, log)
-	for what, times := range map[string]int{
-		"WARN the store is unavailable":                                    1,
-		"WARN a request failed":                                            1,
-		"INFO the store is ready server=" + server.Addr():                  1,
-		`error="weir: store ` + server.Addr() + `: dial tcp`:               2,
-		"connection refused: is the server running, and is this its addre": 2,
-	} {
-		if got := strings.Count(log, what); got != times {
-			t.Errorf("the log says %d times %q, want %d: %s", got, what, times, log)
-		}
-	}
-}
-
-// readyzSays returns nil if /readyz answers 200 and this.
-func readyzSays(s *served, want string) error {
-	response, err := http.Get(s.url() + "/readyz")
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if got := strings.TrimSpace(string(text)); err != nil || got != want || response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s %w", response.Status, got, err)
-	}
-	return nil
-}
-
-// What the store refuses while it serves is answered, logged, and over once the
-// cause is.
+// What the store refuses while it serves is decided without it and logged, until
+// the cause is over.
 func TestWhatTheStoreRefuses(t *testing.T) {
 	server := startRedis(t)
-	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir", server))
+	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir", server), patient)
 	url := s.url() + "/v1/check"
-	post(t, url, `{"key":"bob","limit":"5/minute"}`)
+	post(t, url, bob)
 	keys, _ := server.Must(t, "KEYS", "weir:*bob").([]any)
 	if len(keys) != 1 {
 		t.Fatalf("keys %v", keys)
 	}
-	bob := fmt.Sprint(keys[0])
+	key := fmt.Sprint(keys[0])
 	user := strings.Fields(users(t)[0])[1:]
-	const unavailable = "the store is unavailable"
 	tests := []struct {
-		name, answer, logged string
-		breaks, ends         []string
+		name, logged string
+		breaks, ends []string
 	}{
-		{"a key of another type", unavailable, "weir did not write this key", []string{"RENAME", "other", bob}, []string{"DEL", bob}},
-		{"a key of other content", unavailable, "weir did not write this key", []string{"SET", bob, "x"}, []string{"DEL", bob}},
-		{"no memory", unavailable, "has reached its maxmemory", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}},
-		{"a replica", unavailable, "the server is a replica", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
-		{"a lost right", unavailable, "+evalsha", []string{"ACL", "SETUSER", "weir", "-evalsha"}, []string{"ACL", "SETUSER", "weir", "+evalsha"}},
-		{"a lost user", unavailable, "the right user and password", []string{"ACL", "DELUSER", "weir"}, append([]string{"ACL", "SETUSER"}, user...)},
+		{"a key of another type", "weir did not write this key", []string{"RENAME", "other", key}, []string{"DEL", key}},
+		{"a key of other content", "weir did not write this key", []string{"SET", key, "x"}, []string{"DEL", key}},
+		{"no memory", "has reached its maxmemory", []string{"CONFIG", "SET", "maxmemory", "1"}, []string{"CONFIG", "SET", "maxmemory", "0"}},
+		{"a replica", "the server is a replica", []string{"REPLICAOF", "127.0.0.1", "1"}, []string{"REPLICAOF", "NO", "ONE"}},
+		{"a lost right", "+evalsha", []string{"ACL", "SETUSER", "weir", "-evalsha"}, []string{"ACL", "SETUSER", "weir", "+evalsha"}},
+		{"a lost user", "the right user and password", []string{"ACL", "DELUSER", "weir"}, append([]string{"ACL", "SETUSER"}, user...)},
 	}
 	server.Must(t, "LPUSH", "other", "x")
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			server.Must(t, test.breaks...)
-			awaitAnswer(t, url, http.StatusServiceUnavailable, test.answer)
+			awaitReason(t, url, bob, "store_unavailable_local")
 			server.Must(t, test.ends...)
-			awaitAnswer(t, url, http.StatusOK, `"allowed"`)
+			awaitReason(t, url, bob, "ok")
 		})
 	}
 	log := stopLog(t, s)
 	noSecret(t, log)
+	if !strings.Contains(log, "WARN without --replicas this process takes itself for the only one") {
+		t.Errorf("the log does not miss the number of replicas: %s", log)
+	}
 	for _, test := range tests {
 		if !strings.Contains(log, test.logged) {
 			t.Errorf("%s: the log does not say %q: %s", test.name, test.logged, log)
@@ -382,12 +343,14 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 	}
 }
 
-// awaitAnswer waits until a check of bob is answered with a status and a text.
-func awaitAnswer(t *testing.T, url string, status int, text string) {
+const bob = `{"key":"bob","limit":"5000/minute"}`
+
+// awaitReason waits until a check is answered for a reason.
+func awaitReason(t *testing.T, url, body, reason string) {
 	t.Helper()
-	redistest.Await(t, "an answer that says "+text, func() error {
-		if got, answer := send(t, url, `{"key":"bob","limit":"5/minute"}`); got != status || !strings.Contains(answer, text) {
-			return fmt.Errorf("status %d, %s", got, answer)
+	redistest.Await(t, "an answer that is "+reason, func() error {
+		if status, answer := send(t, url, body); status != http.StatusOK || !strings.Contains(answer, `"reason":"`+reason+`"`) {
+			return fmt.Errorf("status %d, %s", status, answer)
 		}
 		return nil
 	})
@@ -395,7 +358,7 @@ func awaitAnswer(t *testing.T, url string, status int, text string) {
 
 func TestPlainMode(t *testing.T) {
 	server := startRedis(t, `rename-command EVAL ""`, `rename-command EVALSHA ""`)
-	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir-plain", server), "--redis-mode", "plain")
+	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", "off", "--redis", as("weir-plain", server), "--redis-mode", "plain", patient)
 	for i := range 7 {
 		if d := post(t, s.url()+"/v1/check", `{"key":"a","limit":"5/minute","algorithm":"fixed-window"}`); d.Allowed != (i < 5) {
 			t.Errorf("check %d: %+v", i, d)
@@ -410,7 +373,7 @@ func TestPlainMode(t *testing.T) {
 func TestKeySecret(t *testing.T) {
 	server := startRedis(t)
 	t.Setenv("WEIR_REDIS_KEY_SECRET", "k3y")
-	p := startProcess(t, nil, "--redis", as("weir", server), "--redis-prefix", "weir:eu")
+	p := startProcess(t, nil, "--redis", as("weir", server), "--redis-prefix", "weir:eu", patient)
 	post(t, p.http+"/v1/check", fiveAMinute)
 	keys, _ := server.Must(t, "KEYS", "*").([]any)
 	if text := fmt.Sprint(keys); len(keys) != 1 || !strings.HasPrefix(text, "[weir:eu:") || strings.Contains(text, "alice") {
@@ -426,39 +389,4 @@ func TestHelpShowsNoSecret(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 	noSecret(t, out.String())
-}
-
-// A store that is away does not fill the log.
-func TestFailuresAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		log, err := newLog(&out, "info", "text")
-		if err != nil {
-			t.Fatal(err)
-		}
-		f, start := newFailures(log), time.Now()
-		refused := &weir.StoreError{Server: "h:1", Hint: "is it up?", Err: errors.New("refused")}
-		full := &weir.StoreError{Server: "h:1", Hint: "raise maxmemory", Err: errors.New("OOM")}
-		for _, at := range []struct {
-			second, times int
-			err           error
-		}{{0, 100, refused}, {1, 100, full}, {9, 1, refused}, {12, 1, refused}, {40, 1, full}} {
-			<-time.After(time.Until(start.Add(time.Duration(at.second) * time.Second)))
-			for range at.times {
-				f.add(at.err)
-			}
-		}
-		<-time.After(time.Hour)
-		synctest.Wait()
-		want := `00Z WARN a request failed error="weir: store h:1: refused: is it up?"
-01Z WARN a request failed error="weir: store h:1: OOM: raise maxmemory"
-10Z WARN requests failed times=100 error="weir: store h:1: refused: is it up?"
-11Z WARN requests failed times=99 error="weir: store h:1: OOM: raise maxmemory"
-20Z WARN requests failed times=1 error="weir: store h:1: refused: is it up?"
-40Z WARN a request failed error="weir: store h:1: OOM: raise maxmemory"
-`
-		if got := strings.ReplaceAll(out.String(), start.UTC().Format("2006-01-02T15:04:"), ""); got != want {
-			t.Errorf("the log says\n%swant\n%s", got, want)
-		}
-	})
 }

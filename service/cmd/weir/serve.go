@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/layer"
 	"github.com/weirlimit/weir/redisstore"
 	"github.com/weirlimit/weir/service/config"
 	"github.com/weirlimit/weir/service/decide"
@@ -37,6 +38,11 @@ Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, and all bu
 --config and --log-format in the server mapping of a config file. A flag beats a
 variable, which beats a file.
 
+Limits are kept in memory. With --snapshot FILE they outlive the process: it
+writes the file when it stops and every --snapshot-every, so that a crash forgets
+no more than that, and reads it when it starts. A file that is damaged is put
+aside, and all limits start unused.
+
 With --redis all processes that name the same server and prefix share their
 limits. The URL is one of
 
@@ -51,8 +57,9 @@ $WEIR_REDIS_PASSWORD or --redis-password-file, with the user in the URL or in
 $WEIR_REDIS_USERNAME. The rights that the user needs are in examples/weir.acl.
 
 What is wrong with the settings ends the program with a sentence that says so. A
-server that is out of reach does not: weir goes on asking, and till then answers
-checks with status 503.`,
+server that is out of reach, or takes longer than --deadline, does not: until it
+answers again each process decides by its part of every limit (--replicas), or
+allows or denies if on_failure of a rule says so. The reason in each answer tells.`,
 		Example: `  weir serve
   weir serve --config slack.yaml --http 127.0.0.1:9000 --admin off
   weir serve --redis redis://10.0.0.7:6379 --redis-password-file /run/secrets/redis`,
@@ -97,10 +104,14 @@ const (
 type server struct {
 	log     *slog.Logger
 	limiter *weir.Limiter
-	store   *redisstore.Store // nil if limits are kept in memory
-	doors   []door            // those for callers first
+	keeper  *keeper // nil if there is no file to keep them in
+	doors   []door  // those for callers first
 	state   atomic.Pointer[string]
-	lack    atomic.Pointer[string] // what is not as it should be; nil for nothing
+
+	// These are nil if limits are kept in memory.
+	store    *redisstore.Store
+	fallback *layer.Fallback // over store
+	outage   *outage         // of store
 }
 
 // What /readyz says.
@@ -134,14 +145,19 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	}
 	s := &server{log: log}
 	s.state.Store(&starting)
-	if err := s.openLimiter(set.Redis); err != nil {
+	if set.Snapshot.File != "" {
+		err = s.openMemory(set.Snapshot)
+	} else {
+		err = s.openLimiter(set.Redis)
+	}
+	if err != nil {
 		return nil, err
 	}
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
 	if loaded.Policy != nil {
 		engine.Load(loaded.Policy, set.inline())
 	}
-	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Failed: newFailures(log).add}
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken}
 	for _, d := range []struct {
 		name, address string
 		handler       http.Handler
@@ -236,12 +252,16 @@ func observer(log *slog.Logger) func(decide.Event) {
 	}
 }
 
-func (s *server) ready() (ready bool, detail string) {
-	state, lack := s.state.Load(), s.lack.Load()
-	if state == &serving && lack != nil {
-		return true, *state + "; " + *lack
+func (s *server) ready() httpapi.Readiness {
+	state := s.state.Load()
+	r := httpapi.Readiness{Ready: state == &serving, Detail: *state, Store: "ok"}
+	if s.outage != nil {
+		var lack string
+		if lack, r.Degraded = s.outage.status(); lack != "" {
+			r.Detail, r.Store = r.Detail+"; "+lack, "unavailable"
+		}
 	}
-	return state == &serving, *state
+	return r
 }
 
 // run serves until ctx ends or a door fails, and stops.
@@ -249,9 +269,12 @@ func (s *server) run(ctx context.Context) error {
 	s.state.Store(&serving)
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
-	background.Go(func() { s.awaitStore(ctx) })
+	background.Go(func() { s.watchStore(ctx) })
 	defer background.Wait()
 	defer cancel()
+	if s.keeper != nil {
+		go s.keeper.run(ctx) // which a slow disk may hold up
+	}
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {
 		go func() { failed <- d.server.Serve(d.listener) }()
@@ -270,7 +293,11 @@ func (s *server) run(ctx context.Context) error {
 // stop finishes what was accepted, and closes the doors, that for operators
 // last: until then it tells that the service is stopping.
 func (s *server) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	drain := drainTime
+	if s.keeper != nil {
+		drain -= keepTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
 	for _, d := range s.doors {
 		if err := d.server.Shutdown(ctx); err != nil {
@@ -278,14 +305,22 @@ func (s *server) stop() error {
 		}
 	}
 	defer s.log.Info("stopped")
-	return s.close()
+	s.closeDoors()
+	if s.keeper != nil {
+		s.keeper.last()
+	}
+	return s.limiter.Close()
 }
 
 // close closes whatever is open.
 func (s *server) close() error {
+	s.closeDoors()
+	return s.limiter.Close()
+}
+
+func (s *server) closeDoors() {
 	for _, d := range s.doors {
 		_ = d.server.Close()
 		_ = d.listener.Close() // an error if the server has closed it
 	}
-	return s.limiter.Close()
 }

@@ -236,7 +236,7 @@ func TestStopFinishesWhatItHasAccepted(t *testing.T) {
 		<-network[callers].closed
 
 		ready, _ := all(t, network.dial(t, operators, "GET /readyz HTTP/1.0\r\nHost: localhost\r\n\r\n"))
-		if !strings.Contains(ready, "503 ") || !strings.Contains(ready, `{"ready":false,"detail":"stopping"}`) {
+		if !strings.Contains(ready, "503 ") || !strings.Contains(ready, `{"ready":false,"detail":"stopping",`) {
 			t.Errorf("/readyz answered %q", ready)
 		}
 		time.AfterFunc(3*time.Second, func() { _, _ = io.WriteString(c, question) })

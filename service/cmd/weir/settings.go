@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -39,6 +40,10 @@ func addFlags(flags *pflag.FlagSet) {
 	flags.String("redis-key-secret-file", "", "file with a secret that hides in keys who is limited, which $WEIR_REDIS_KEY_SECRET may have instead")
 	flags.String("redis-mode", "", "scripts, or plain for a server without them, which has fixed-window only (default scripts)")
 	flags.String("redis-layout", "", "packed, or sorted-set to look into sliding logs with ZRANGE (default packed)")
+	flags.String("replicas", "", "how many processes share the server: while it is away each decides by that part of a limit (default 1)")
+	flags.String("deadline", "", "how long the server may take before it is decided without it (default 50ms)")
+	flags.String("snapshot", "", "file to keep limits in across restarts if they are in memory: written on a stop and every --snapshot-every, read at the start")
+	flags.String("snapshot-every", "", "how often, which is how much a crash forgets; at least 1s (default 1m)")
 	flags.String("log-level", "", "debug, info, warn or error (default info)")
 	flags.String("log-format", "", "text or json (default text)")
 }
@@ -77,6 +82,7 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		{"redis-key-secret-file", "", &s.Redis.KeySecret.File},
 		{"redis-mode", "", &s.Redis.Mode},
 		{"redis-layout", "", &s.Redis.Layout},
+		{"snapshot", "", &s.Snapshot.File},
 		{"log-level", "info", &s.LogLevel},
 		{"log-format", "text", &s.logFormat},
 	} {
@@ -85,6 +91,13 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		}
 		if *o.value == "" {
 			*o.value = o.otherwise
+		}
+	}
+	for _, name := range []string{"replicas", "deadline", "snapshot-every"} {
+		if text, _ := flags.GetString(name); flags.Changed(name) {
+			if err := s.Set(strings.ReplaceAll(name, "-", "_"), "--"+name, text); err != nil {
+				return s, err
+			}
 		}
 	}
 	return s, s.check()
@@ -101,6 +114,12 @@ func (s settings) check() error {
 	}
 	if s.Admin != off && s.AdminToken == "" && !loopback(s.Admin) {
 		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
+	}
+	switch {
+	case s.Snapshot.File != "" && s.Redis.URL != "":
+		return fmt.Errorf("--snapshot %s is for limits in memory, and with --redis they are on the server: leave one of them out", s.Snapshot.File)
+	case s.Snapshot.File == "" && s.Snapshot.Every != 0:
+		return errors.New("--snapshot-every says how often a file is written, but there is none: name it, as in --snapshot limits.snapshot")
 	}
 	return checkRedis(s.Redis)
 }
