@@ -12,7 +12,7 @@ import (
 // Compile checks the domains and returns a Policy of copies of them. The error
 // is Errors: everything that is wrong, each with its path.
 func Compile(domains []Domain) (*Policy, error) {
-	c := checker{names: make(map[[2]string]Path), always: make(map[string]int)}
+	c := checker{names: make(map[[2]string]Path), always: make(map[string]int), domains: make(map[string]named)}
 	for i, d := range domains {
 		c.domain(Path{"domains", i}, d)
 	}
@@ -36,7 +36,7 @@ func merge(domains []Domain) []Domain {
 		if !known {
 			i = len(merged)
 			places[d.Name] = i
-			merged = append(merged, Domain{Name: d.Name})
+			merged = append(merged, Domain{Name: d.Name, Tree: copyTree(d.Tree)})
 		}
 		for _, r := range d.Rules {
 			merged[i].Rules = append(merged[i].Rules, copyRule(r))
@@ -75,6 +75,11 @@ func normal(l weir.Limit) weir.Limit {
 }
 
 func newDomain(d *Domain) *domain {
+	if d.Tree != nil {
+		var top *level
+		top, d.Rules = newTree(d.Tree)
+		return &domain{start: escaped(d.Name), tree: top, of: d.Tree, own: &Rule{OnFailure: d.Tree.OnFailure, Deadline: d.Tree.Deadline}}
+	}
 	rules := make([]rule, len(d.Rules))
 	whens := make([]conditions, len(d.Rules))
 	for i := range d.Rules {
@@ -114,6 +119,14 @@ type checker struct {
 	errs   Errors
 	names  map[[2]string]Path // domain and rule -> where it was named first
 	always map[string]int     // domain -> how many of its limits hold for every request
+
+	domains map[string]named
+}
+
+// named is where a domain was named first, and whether it has a tree there.
+type named struct {
+	at   Path
+	tree bool
 }
 
 func (c *checker) add(p Path, format string, args ...any) {
@@ -121,6 +134,11 @@ func (c *checker) add(p Path, format string, args ...any) {
 }
 
 func (c *checker) domain(p Path, d Domain) {
+	c.alone(p.At("domain"), d)
+	if d.Tree != nil {
+		c.tree(p, d)
+		return
+	}
 	c.name(p.At("domain"), d.Name, "slack")
 	for i := range d.Rules {
 		r := &d.Rules[i]

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,6 +33,72 @@ func FuzzKey(f *testing.F) {
 func keyFor(domain, name, x, y string, n uint8) (key string, parts []string) {
 	r := newRule(domain, &Rule{Name: name, By: []string{"x", "y"}[:n%3]})
 	return join(r.key, r.By, map[string]string{"x": x, "y": y}), append([]string{domain, name}, []string{x, y}[:n%3]...)
+}
+
+// FuzzDescriptors looks for two lists of entries, up to two each, that share
+// their state though they must not, or the other way round, under a tree in
+// which the first key shares its values that match a pattern.
+func FuzzDescriptors(f *testing.F) {
+	f.Add("a", "b*", "a", "bc", "u", "x", uint8(2), "a", "bd", "u", "x", uint8(2))
+	f.Add("a", "b*", "a", "b*", "", "", uint8(1), "a", "%*b*", "", "", uint8(1))
+	f.Add("a", "*b", "a:b", "", "", "", uint8(1), "a", "b:", "", "", uint8(1))
+	f.Add("a", "*", "a", "x", "a", "y", uint8(2), "a", "x:a:y", "", "", uint8(1))
+	f.Add("", "*", "", "", "", "", uint8(2), "", "", "", "", uint8(1))
+	f.Add("a", "?*", "a", "%", "3A", "", uint8(2), "a", "%3A", "", "", uint8(2))
+	f.Fuzz(func(t *testing.T, key, value, k1, v1, k2, v2 string, n uint8, l1, w1, l2, w2 string, m uint8) {
+		if strings.Count(value, "*") > 3 || len(v1) > 60 || len(w1) > 60 {
+			return // naiveStars takes too long
+		}
+		limit := &RateLimit{Requests: 5, Unit: Minute}
+		descriptors := []Descriptor{{Key: key, Value: value, ShareThreshold: true, RateLimit: limit}}
+		for _, k := range []string{k1, l1} {
+			descriptors = append(descriptors, Descriptor{Key: k, RateLimit: limit})
+		}
+		for i := range descriptors {
+			descriptors[i].Descriptors = []Descriptor{{Key: k2, RateLimit: limit}, {Key: l2, RateLimit: limit}}
+		}
+		_, _ = Compile([]Domain{{Name: "d", Tree: &Tree{Descriptors: descriptors}}}) // whatever it says of such keys
+		top, _ := newTree(&Tree{Descriptors: descriptors})
+		d := &domain{start: "d", tree: top}
+		one, two := []Entry{{k1, v1}, {k2, v2}}[:n%3], []Entry{{l1, w1}, {l2, w2}}[:m%3]
+		key1, parts1 := d.counted(one, key, value)
+		key2, parts2 := d.counted(two, key, value)
+		if (key1 == key2) != slices.Equal(parts1, parts2) {
+			t.Errorf("%q has the key %q, and %q the key %q", parts1, key1, parts2, key2)
+		}
+		attributes := make(map[string]string)
+		for _, e := range one {
+			attributes[e.Key] = e.Value
+		}
+		d.tree.arrange(nil, attributes)
+	})
+}
+
+// counted returns the key of entries and what it must stand for, in which a
+// pattern that is shared takes the place of values.
+func (d *domain) counted(entries []Entry, key, value string) (text string, parts []string) {
+	for i, e := range entries {
+		shared := i == 0 && e.Key == key && strings.Contains(value, "*") && naiveStars(value, e.Value)
+		if shared {
+			e.Value = value
+		}
+		parts = append(parts, e.Key, strconv.FormatBool(shared), e.Value)
+	}
+	for _, row := range d.matchEntries(nil, entries) {
+		text = row.Key
+	}
+	return text, parts
+}
+
+// naiveStars tries every split of value.
+func naiveStars(pattern, value string) bool {
+	switch {
+	case pattern == "":
+		return value == ""
+	case pattern[0] == '*':
+		return naiveStars(pattern[1:], value) || value != "" && naiveStars(pattern, value[1:])
+	}
+	return value != "" && pattern[0] == value[0] && naiveStars(pattern[1:], value[1:])
 }
 
 // FuzzGlob compares globMatch with a table of what each part of the glob

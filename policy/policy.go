@@ -10,12 +10,13 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// Domain is a named set of rules. Several Domains may share a name: their
-// rules are put together, in order. At most 1000 of its limits may hold for
-// every request.
+// Domain is a named set of rules, or has a Tree. Several Domains with rules may
+// share a name: their rules are put together, in order. At most 1000 of its
+// limits may hold for every request.
 type Domain struct {
-	Name  string // printable ASCII, not empty
+	Name  string // not empty; printable ASCII unless it has a Tree
 	Rules []Rule
+	Tree  *Tree // nil, or in place of Rules
 }
 
 // Rule limits the requests of its domain that match When, separately for each
@@ -83,6 +84,12 @@ type Policy struct {
 type domain struct {
 	rules []rule
 	index index
+	start string // what its keys begin with
+
+	// Of a domain with a Tree; nil otherwise.
+	tree *level
+	of   *Tree
+	own  *Rule // of limits that requests bring
 }
 
 type rule struct {
@@ -109,22 +116,43 @@ type Row struct {
 	Limit weir.Limit
 	// Deny says that the request is to be denied, whatever its cost.
 	Deny bool
+	// Stated is the limit as it was written: in a Tree its Max may be 0, which
+	// denies, or above weir.MaxUnits. It is zero if a Rule denies.
+	Stated weir.Limit
+	// Descriptor is the one of the Tree that the limit is from; nil without a
+	// Tree. It is shared with the Policy and must not be changed.
+	Descriptor *Descriptor
+	// Unlimited says that Descriptor lifts any limit. There is no Key then.
+	Unlimited bool
+	// ChargeOnDeny is that of the Tree.
+	ChargeOnDeny bool
 
 	order int32 // of the rule in its domain
 }
 
 // Domains returns the domains as compiled: those of one name put together, in
-// order, limits with defaults filled in. They are shared with the Policy and
-// must not be changed.
+// order, limits with defaults filled in. Beside a Tree they have as Rules a list
+// of its limits, with names such as "path_/login.user". They are shared with the
+// Policy and must not be changed.
 func (p *Policy) Domains() []Domain { return p.domains }
 
 // Match appends a Row for each rule of the domain that matches the attributes,
 // in the order of the rules. It returns dst as it was, and false, if there is
 // no such domain. It allocates only what dst and the keys need.
+//
+// In a Tree the attributes are looked up as entries, all of them, in the first
+// order in which they arrive at a limit.
 func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (rows []Row, ok bool) {
 	d := p.byName[domain]
 	if d == nil {
 		return dst, false
+	}
+	if d.tree != nil {
+		dst = d.matchEntries(dst, d.tree.arrange(nil, attributes))
+		if n := len(dst); n > 0 && dst[n-1].Unlimited {
+			dst = dst[:n-1]
+		}
+		return dst, true
 	}
 	start := len(dst)
 	d.index.candidates(attributes, func(id int32) {
@@ -141,6 +169,43 @@ func (p *Policy) Match(dst []Row, domain string, attributes map[string]string) (
 	return dst[:start+len(found)], true
 }
 
+// MatchEntries appends the Row of the limit at which the entries arrive in a
+// Tree, if they do. Without a Tree it is Match, each entry an attribute; of those
+// with one key the last counts.
+func (p *Policy) MatchEntries(dst []Row, domain string, entries []Entry) (rows []Row, ok bool) {
+	d := p.byName[domain]
+	switch {
+	case d == nil:
+		return dst, false
+	case d.tree != nil:
+		return d.matchEntries(dst, entries), true
+	}
+	attributes := make(map[string]string, len(entries))
+	for _, e := range entries {
+		attributes[e.Key] = e.Value
+	}
+	return p.Match(dst, domain, attributes)
+}
+
+// Override returns the Row of a limit that a request brings for its entries, in
+// place of those of the domain, and whether there is such a domain. A Max of 0
+// denies. In a Tree the limit is kept as those of the tree are, and shares what
+// is counted with the one of the same entries and window.
+func (p *Policy) Override(domain string, entries []Entry, limit weir.Limit) (row Row, known bool) {
+	d := p.byName[domain]
+	if d != nil && d.tree != nil {
+		row = d.of.row(limit)
+		row.Rule, row.Key = d.own, entriesKey(d.start, nil, entries)
+		return row, true
+	}
+	row = Row{Rule: &Rule{}, Stated: limit, Deny: limit.Max == 0, Key: entriesKey(escaped(domain), nil, entries)}
+	if !row.Deny {
+		limit.Max = min(limit.Max, weir.MaxUnits)
+		row.Limit = normal(limit)
+	}
+	return row, d != nil
+}
+
 // fill sets what the request is held to.
 func (r *rule) fill(row *Row, attributes map[string]string) {
 	row.Key, row.Group = join(r.key, r.By, attributes), join(r.slot, r.Slot, attributes)
@@ -148,6 +213,7 @@ func (r *rule) fill(row *Row, attributes map[string]string) {
 	if i := r.override(attributes); i >= 0 {
 		row.Limit, row.Deny = r.Overrides[i].Limit, r.Overrides[i].Deny
 	}
+	row.Stated = row.Limit
 }
 
 // override returns the number of the first override that matches, or -1.

@@ -96,6 +96,7 @@ server:
   admin: "[::1]:6070"
   admin_token: s3cret
   inline: true
+  shadow_mode: true
   log_level: debug
   redis: redis://10.0.0.7:6379
   redis_username: weir
@@ -122,7 +123,7 @@ slack search when=map[path:[/search]] by=["user"] optional=true deny=false shado
 	yes := true
 	server := config.Server{
 		HTTP: ":8080", GRPC: "off", RESP: "127.0.0.1:6380", Admin: "[::1]:6070",
-		AdminToken: "s3cret", Inline: &yes, LogLevel: "debug",
+		AdminToken: "s3cret", Inline: &yes, ShadowMode: true, LogLevel: "debug",
 		Redis: config.Redis{
 			URL: "redis://10.0.0.7:6379", Username: "weir", Password: config.Secret{File: "/run/secrets/redis"},
 			Prefix: "limits", KeySecret: config.Secret{File: "/run/secrets/keys"}, Mode: "scripts", Layout: "sorted-set",
@@ -379,7 +380,7 @@ weir: WEIR_REDIS_KEY_SECRET_FILE "k": want either it or WEIR_REDIS_KEY_SECRET`
 // FuzzLoad looks for a file that makes Load panic, or that gives neither a
 // policy nor errors with a place.
 func FuzzLoad(f *testing.F) {
-	for _, dir := range []string{"errors", "lint"} {
+	for _, dir := range []string{"errors", "lint", "explain"} {
 		names, _ := filepath.Glob(filepath.Join("testdata", dir, "*.yaml"))
 		for _, name := range names {
 			text, err := os.ReadFile(name)
@@ -390,6 +391,7 @@ func FuzzLoad(f *testing.F) {
 		}
 	}
 	f.Add("domain: &a d\nrules:\n- &b {name: x, limit: 5/m, <<: [{by: u}]}\n- <<: *b\n  name: *a\n")
+	f.Add("domain: d\ndescriptors: &a\n- {key: k, value: 'a*', share_threshold: on, rate_limit: {unit: Day, requests_per_unit: 0x1_0}, metadata: {a: [1, {b: ~}]}}\n- key: l\n  descriptors: *a\n")
 	f.Add("x: &x [a]\n*x : b\n? |\n  q\n: >-\n  r\n---\n--- |\n  s\n...\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 4096 {
@@ -406,11 +408,14 @@ func FuzzLoad(f *testing.F) {
 		if _, lintErr := config.Lint([]string{name}); (lintErr == nil) != (err == nil) {
 			t.Errorf("Lint gives %v and Load %v", lintErr, err)
 		}
+		if _, explainErr := config.Explain([]string{name}); (explainErr == nil) != (err == nil) {
+			t.Errorf("Explain gives %v and Load %v", explainErr, err)
+		}
 		var all config.Errors
 		if errors.As(err, &all); err != nil && len(all) == 0 {
 			t.Errorf("no list of errors in %v", err)
 		}
-		lines := strings.Count(text, "\n") + 1
+		lines := strings.Count(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n") + 1
 		for _, e := range all {
 			if e.File != name || e.Line < 1 || e.Line > lines || e.Column < 1 || e.Message == "" {
 				t.Errorf("an error has no place: %+v", e)

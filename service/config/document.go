@@ -17,6 +17,7 @@ type document struct {
 	domain policy.Domain
 	places map[string]spot
 	failed map[string]bool // the paths of what could not be read
+	left   int             // how much more aliases may repeat, see repeats
 }
 
 // fail reports that what is at p cannot be read.
@@ -68,6 +69,10 @@ func (d *document) mapping(n *node, p policy.Path, want string, fs fields) {
 	d.pairs(n, p, want, func(key, value *node, p policy.Path) {
 		if read := fs[key.text]; read != nil {
 			read(value, p)
+			return
+		}
+		if place := home(key.text); place != "" && d.domain.Tree != nil {
+			d.fail(key, p, "this does nothing here: it belongs into %s", place)
 			return
 		}
 		e := d.fail(key, p, "unknown key")

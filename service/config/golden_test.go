@@ -66,3 +66,17 @@ func TestFindings(t *testing.T) {
 		return b.String()
 	})
 }
+
+func TestExplain(t *testing.T) {
+	golden(t, "explain", func(t *testing.T, name string) string {
+		sentences, err := config.Explain([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b strings.Builder
+		for _, f := range sentences {
+			b.WriteString(f.String() + "\n")
+		}
+		return b.String()
+	})
+}

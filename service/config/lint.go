@@ -35,6 +35,9 @@ func Lint(paths []string) ([]Finding, error) {
 		for i, r := range d.domain.Rules {
 			t.rule(policy.Path{"rules", i}, r)
 		}
+		if d.domain.Tree != nil {
+			t.tree(d.domain.Tree)
+		}
 		findings = append(findings, t.findings...)
 	}
 	slices.SortStableFunc(findings, func(a, b Finding) int { return a.compare(b.Place) })

@@ -11,7 +11,7 @@ import (
 
 // What to write, in errors.
 const (
-	wantDocument  = "a mapping with a domain and its rules, or with server settings"
+	wantDocument  = "a mapping with a domain and its rules or descriptors, or with server settings"
 	wantDomain    = "a name such as slack"
 	wantRule      = "a rule such as {name: per-user, by: user, limit: 5/minute}"
 	wantRules     = "a list of rules such as [{name: per-user, by: user, limit: 5/minute}]"
@@ -29,9 +29,9 @@ const (
 // read reads the whole document and reports whether it has a domain.
 func (d *document) read(n *node) bool {
 	root := policy.Path{}
-	if at := n.find("descriptors").key; at != nil {
-		d.fail(at, root.At("descriptors"), "this is an envoyproxy/ratelimit configuration, a dialect that is not read here: write a domain with %s", wantRules)
-		return false
+	if n.find("descriptors").key != nil {
+		d.tree(n)
+		return true
 	}
 	if n.kind == mapping && len(n.pairs) == 0 {
 		d.fail(n, root, nothing)
@@ -42,10 +42,11 @@ func (d *document) read(n *node) bool {
 		"rules": func(n *node, p policy.Path) {
 			d.each(n, p, wantRules, func(n *node, p policy.Path) { d.domain.Rules = append(d.domain.Rules, d.rule(n, p)) })
 		},
-		"server": d.settings,
+		"server":      d.settings,
+		"descriptors": nil, // there are none, but the name may be misspelt
 	})
 	at := cmp.Or(n.find("rules").value, n.find("domain").value)
-	if p := root.At("rules"); at != nil && len(d.domain.Rules) == 0 && !d.follows(p) {
+	if p := root.At("rules"); at != nil && len(d.domain.Rules) == 0 && !d.follows(p) && !d.failed["descriptors"] {
 		d.fail(at, p, "this domain has no rules: write %s", wantRules)
 	}
 	return at != nil
@@ -62,16 +63,8 @@ func (d *document) rule(n *node, p policy.Path) policy.Rule {
 	fs["optional"] = func(n *node, p policy.Path) { r.Optional = d.boolean(n, p) }
 	fs["deny"] = func(n *node, p policy.Path) { r.Deny = d.boolean(n, p) }
 	fs["shadow"] = func(n *node, p policy.Path) { r.Shadow = d.boolean(n, p) }
-	fs["on_failure"] = func(n *node, p policy.Path) {
-		_ = r.OnFailure.UnmarshalText([]byte(d.oneOf(n, p, "allow", "deny", "local"))) // what oneOf refused stays local
-	}
-	fs["deadline"] = func(n *node, p policy.Path) {
-		text := d.text(n, p, wantDeadline)
-		var err error
-		if r.Deadline, err = time.ParseDuration(text); text != "" && (err != nil || r.Deadline <= 0) {
-			d.fail(n, p, "%q: want %s", text, wantDeadline)
-		}
-	}
+	fs["on_failure"] = func(n *node, p policy.Path) { r.OnFailure = d.onFailure(n, p) }
+	fs["deadline"] = func(n *node, p policy.Path) { r.Deadline = d.deadline(n, p) }
 	fs["slot"] = func(n *node, p policy.Path) { r.Slot, r.SlotDomain = d.slot(n, p) }
 	fs["overrides"] = func(n *node, p policy.Path) {
 		d.each(n, p, wantOverrides, func(n *node, p policy.Path) { overrides = append(overrides, d.override(n, p)) })
@@ -83,6 +76,20 @@ func (d *document) rule(n *node, p policy.Path) policy.Rule {
 		r.Overrides = append(r.Overrides, o.Override)
 	}
 	return r
+}
+
+func (d *document) onFailure(n *node, p policy.Path) (o weir.OnFailure) {
+	_ = o.UnmarshalText([]byte(d.oneOf(n, p, "allow", "deny", "local"))) // what oneOf refused stays local
+	return o
+}
+
+func (d *document) deadline(n *node, p policy.Path) time.Duration {
+	text := d.text(n, p, wantDeadline)
+	v, err := time.ParseDuration(text)
+	if text != "" && (err != nil || v <= 0) {
+		d.fail(n, p, "%q: want %s", text, wantDeadline)
+	}
+	return v
 }
 
 // slot reads what picks the slot of a rule.

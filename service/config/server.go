@@ -23,12 +23,16 @@ type Server struct {
 	AdminToken string
 	// Inline allows requests that bring a limit of their own.
 	Inline *bool
+	// ShadowMode decides and counts, but denies nothing.
+	ShadowMode bool
 	// LogLevel is debug, info, warn or error.
 	LogLevel string
 	// Redis is where limits are kept; without a URL, in memory.
 	Redis Redis
 	// Snapshot is where those in memory are kept across restarts.
 	Snapshot Snapshot
+	// Auth is how proxies are answered.
+	Auth Auth
 }
 
 // Snapshot holds the settings of the file that what is in memory is kept in.
@@ -87,6 +91,12 @@ const (
 	wantShares  = "how many processes share the server, 1 to 100000, such as 3"
 	wantKept    = "the path of a file to keep limits in, such as limits.snapshot"
 	wantEvery   = "how often to write the snapshot, 1s to 24h, such as 1m"
+	wantDenied  = "a status from 400 to 499, such as 429, or 403 for nginx"
+	wantNets    = "addresses and networks such as 10.0.0.0/8, 192.0.2.1"
+	wantHeaders = "attributes and the headers they are read from, such as user=X-User, plan=X-Plan"
+	wantBits    = "how many bits of an IPv6 address tell clients apart, 1 to 128, such as 64"
+	wantDialect = "draft-10, draft-03, delta, epoch or none"
+	wantJitter  = "how much longer at most Retry-After asks to wait, 0 to 1 of the wait, such as 0.1"
 	wantPatient = "how long the store may take to answer, 1ms to 10s, such as 50ms"
 )
 
@@ -97,6 +107,7 @@ var settings = []setting{
 	{"admin", wantAddress, isAddress, func(s *Server, v string) { s.Admin = v }},
 	{"admin_token", wantToken, notEmpty, func(s *Server, v string) { s.AdminToken = v }},
 	{"inline", wantBool, func(v string) bool { return v == "true" || v == "false" }, func(s *Server, v string) { yes := v == "true"; s.Inline = &yes }},
+	{"shadow_mode", wantBool, among("true", "false"), func(s *Server, v string) { s.ShadowMode = v == "true" }},
 	{"log_level", wantLevel, among("debug", "info", "warn", "error"), func(s *Server, v string) { s.LogLevel = v }},
 	{"redis", wantURL, notEmpty, func(s *Server, v string) { s.Redis.URL = v }},
 	{"redis_username", wantUser, notEmpty, func(s *Server, v string) { s.Redis.Username = v }},
@@ -109,6 +120,26 @@ var settings = []setting{
 	{"snapshot", wantKept, notEmpty, func(s *Server, v string) { s.Snapshot.File = v }},
 	{"snapshot_every", wantEvery, within(time.Second, 24*time.Hour, time.ParseDuration), func(s *Server, v string) { s.Snapshot.Every, _ = time.ParseDuration(v) }},
 	{"deadline", wantPatient, within(time.Millisecond, 10*time.Second, time.ParseDuration), func(s *Server, v string) { s.Redis.Deadline, _ = time.ParseDuration(v) }},
+	{"auth_deny_status", wantDenied, within(400, 499, strconv.Atoi), func(s *Server, v string) { s.Auth.DenyStatus, _ = strconv.Atoi(v) }},
+	{"auth_secret_file", wantFile, notEmpty, func(s *Server, v string) { s.Auth.Secret = Secret{File: v} }},
+	{"auth_peers", wantNets, isNetworks, func(s *Server, v string) { s.Auth.Peers = Networks(v) }},
+	{"auth_proxies", wantNets, isNetworks, func(s *Server, v string) { s.Auth.Proxies = Networks(v) }},
+	{"auth_attributes", wantHeaders, isHeaders, func(s *Server, v string) { s.Auth.Attributes = Headers(v) }},
+	{"auth_ipv6_prefix", wantBits, within(1, 128, strconv.Atoi), func(s *Server, v string) { s.Auth.IPv6Prefix, _ = strconv.Atoi(v) }},
+	{"auth_dialect", wantDialect, among("draft-10", "draft-03", "delta", "epoch", "none"), func(s *Server, v string) { s.Auth.Dialect = v }},
+	{"auth_jitter", wantJitter, within(0, 1, parseFloat), func(s *Server, v string) { s.Auth.Jitter, _ = parseFloat(v) }},
+}
+
+func parseFloat(v string) (float64, error) { return strconv.ParseFloat(v, 64) }
+
+func isNetworks(v string) bool {
+	all, ok := Networks(v).Prefixes()
+	return ok && len(all) > 0
+}
+
+func isHeaders(v string) bool {
+	all, ok := Headers(v).Map()
+	return ok && len(all) > 0
 }
 
 func notEmpty(v string) bool { return v != "" }
@@ -135,8 +166,8 @@ func isAddress(v string) bool {
 // FromEnv replaces the settings for which lookup, such as os.LookupEnv, knows
 // a value that is not empty. A variable is called as the key of the server
 // mapping, WEIR_HTTP or WEIR_ADMIN_TOKEN for example; secrets that no file of
-// rules should hold are in WEIR_REDIS_PASSWORD and WEIR_REDIS_KEY_SECRET. The
-// error joins a *weir.InvalidError for each value that is wrong; those settings
+// rules should hold are in WEIR_REDIS_PASSWORD, WEIR_REDIS_KEY_SECRET and
+// WEIR_AUTH_SECRET. The error joins a *weir.InvalidError for each value that is wrong; those settings
 // stay.
 func (s *Server) FromEnv(lookup func(name string) (string, bool)) error {
 	var errs []error
@@ -148,7 +179,8 @@ func (s *Server) FromEnv(lookup func(name string) (string, bool)) error {
 	}
 	return errors.Join(append(errs,
 		s.Redis.Password.fromEnv(lookup, "WEIR_REDIS_PASSWORD"),
-		s.Redis.KeySecret.fromEnv(lookup, "WEIR_REDIS_KEY_SECRET"))...)
+		s.Redis.KeySecret.fromEnv(lookup, "WEIR_REDIS_KEY_SECRET"),
+		s.Auth.Secret.fromEnv(lookup, "WEIR_AUTH_SECRET"))...)
 }
 
 // Set replaces the setting that is called key in the server mapping, if one is.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -15,6 +16,7 @@ import (
 type node struct {
 	kind         kind
 	text         string // of a scalar as written; of broken, what is wrong
+	plain        bool   // a scalar that YAML takes for a number or a truth value
 	line, column int
 	items        []*node
 	pairs        []pair
@@ -140,7 +142,9 @@ func (c *converter) convert(n ast.Node) *node {
 	case *ast.StringNode:
 		return text(n, n.Value)
 	case *ast.BoolNode, *ast.IntegerNode, *ast.FloatNode, *ast.InfinityNode, *ast.NanNode:
-		return text(n, n.GetToken().Value)
+		out := text(n, n.GetToken().Value)
+		out.plain = true
+		return out
 	case *ast.SequenceNode:
 		out := newNode(list, n)
 		for _, item := range n.Values {
@@ -223,6 +227,25 @@ func text(n ast.Node, text string) *node {
 	out := newNode(scalar, n)
 	out.text = text
 	return out
+}
+
+// typed is a scalar as a bool, a float64 or a string.
+func (n *node) typed() any {
+	switch {
+	case !n.plain:
+	case strings.EqualFold(n.text, "true"):
+		return true
+	case strings.EqualFold(n.text, "false"):
+		return false
+	default:
+		if i, err := strconv.ParseInt(n.text, 0, 64); err == nil {
+			return float64(i)
+		}
+		if f, err := strconv.ParseFloat(n.text, 64); err == nil {
+			return f
+		}
+	}
+	return n.text
 }
 
 // fault is a node in the place of n that stands for an error.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -15,7 +16,8 @@ import (
 	"github.com/weirlimit/weir/policy"
 )
 
-// Query asks the rules of a Domain, or, if it has Checks, those and no rules.
+// Query asks the rules of a Domain by Attributes or by Descriptors, or, if it has
+// Checks, those and no rules.
 type Query struct {
 	// Domain names the rules to ask.
 	Domain string
@@ -24,6 +26,9 @@ type Query struct {
 	// Cost is what each rule is asked for, from 0 to weir.MaxUnits units; 0
 	// takes nothing and asks whether one unit would pass now.
 	Cost int64
+	// Descriptors are looked up in place of Attributes if they are not nil,
+	// each with its Cost. All that match are decided all-or-nothing.
+	Descriptors []Descriptor
 	// Checks are limits of the caller's own, each with its Cost, in Mode
 	// Enforce or Peek. They are decided all-or-nothing, as rules are.
 	Checks []weir.Request
@@ -36,6 +41,8 @@ type Answer struct {
 	// Rows has one for each rule that matched, in the order of the rules, or
 	// for each check.
 	Rows []Row
+	// Statuses has one for each of the Descriptors, in order.
+	Statuses []Status
 	// Err is set instead of the rest if the query could not be decided: an
 	// *UnknownDomainError, ErrInline, a *weir.InvalidError, or an error of the
 	// store or the context.
@@ -100,12 +107,16 @@ type Options struct {
 	// also with those that are an Err. It must be quick and safe for concurrent
 	// use.
 	Observe func(Event)
+	// Shadow makes every rule a shadow: all is decided and counted, and nothing
+	// is denied. Statuses still say what they would.
+	Shadow bool
 }
 
 // Engine answers queries. It is safe for concurrent use.
 type Engine struct {
 	limiter *weir.Limiter
 	observe func(Event)
+	shadow  bool
 	rules   atomic.Pointer[rules]
 }
 
@@ -113,19 +124,20 @@ type Engine struct {
 type rules struct {
 	policy *policy.Policy
 	inline bool
+	shadow bool
 }
 
 // New returns an Engine without rules, which serves checks only; see Load.
 func New(o Options) *Engine {
-	e := &Engine{limiter: o.Limiter, observe: o.Observe}
-	e.rules.Store(&rules{inline: true})
+	e := &Engine{limiter: o.Limiter, observe: o.Observe, shadow: o.Shadow}
+	e.Load(new(policy.Policy), true)
 	return e
 }
 
-// Load makes p decide from the next query on. Checks are served beside it only
-// if inline is true.
+// Load makes p decide from the next query on. Checks, and the Limit of a
+// Descriptor of an unknown domain, are served beside it only if inline is true.
 func (e *Engine) Load(p *policy.Policy, inline bool) {
-	e.rules.Store(&rules{policy: p, inline: inline})
+	e.rules.Store(&rules{policy: p, inline: inline, shadow: e.shadow})
 }
 
 // Check answers one query. The error is that of the Answer.
@@ -165,7 +177,7 @@ func (e *Engine) RefundOldest(ctx context.Context, q Query) (int64, error) {
 		n, err = e.limiter.RefundOldest(ctx, p.requests[i])
 		total += n
 	}
-	return total, inChecks(err)
+	return total, p.named(err)
 }
 
 // Count tells how many units were taken in the last d by requests such as the
@@ -200,7 +212,7 @@ func (e *Engine) Reset(ctx context.Context, q Query) (int64, error) {
 		return 0, err
 	}
 	n, err := e.limiter.ResetAll(ctx, p.requests...)
-	return n, inChecks(err)
+	return n, p.named(err)
 }
 
 // take plans every query, makes one trip, and sums up.
@@ -211,16 +223,27 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 	lists := make([]weir.List, len(queries))
 	for i := range queries {
 		plans[i], answers[i].Err = rules.plan(&queries[i], record)
-		lists[i].Requests = plans[i].requests
+		if len(plans[i].refunds) > 0 {
+			_, answers[i].Err = e.limiter.Refund(ctx, plans[i].refunds...)
+		}
+		if answers[i].Err == nil {
+			lists[i].Requests = plans[i].requests
+		}
 	}
 	e.limiter.Take(ctx, lists)
 	for i := range answers {
-		a := &answers[i]
+		a, p := &answers[i], &plans[i]
 		if a.Err == nil {
-			a.Err = inChecks(lists[i].Err)
+			a.Err = p.named(lists[i].Err)
 		}
 		if a.Err == nil {
-			a.Decision, a.Rows = plans[i].sum(&lists[i]), plans[i].rows
+			p.fill(&lists[i])
+			if p.asks != nil {
+				a.Statuses, a.Decision = p.answer(ctx, e.limiter, record)
+			} else {
+				a.Decision = p.sum(&lists[i])
+			}
+			a.Rows = p.rows
 		}
 		if e.observe != nil {
 			e.observe(Event{Query: &queries[i], Answer: a})
@@ -229,24 +252,35 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 	return answers
 }
 
-// inChecks gives the Limiter's name for an argument the Query's.
-func inChecks(err error) error {
+// named gives the Limiter's name for an argument the Query's.
+func (p *plan) named(err error) error {
 	var invalid *weir.InvalidError
-	if errors.As(err, &invalid) {
-		if rest, ok := strings.CutPrefix(invalid.Field, "requests["); ok {
-			return &weir.InvalidError{Field: "checks[" + rest, Value: invalid.Value, Want: invalid.Want}
-		}
+	if !errors.As(err, &invalid) {
+		return err
 	}
-	return err
+	rest, ok := strings.CutPrefix(invalid.Field, "requests[")
+	number, rest, _ := strings.Cut(rest, "]")
+	i, _ := strconv.Atoi(number)
+	if !ok || i >= len(p.of) {
+		return err
+	}
+	name := "checks"
+	if p.asks != nil {
+		name = "descriptors"
+		i = slices.IndexFunc(p.asks, func(a ask) bool { return p.of[i] < a.end })
+	}
+	return &weir.InvalidError{Field: fmt.Sprintf("%s[%d]%s", name, i, rest), Value: invalid.Value, Want: invalid.Want}
 }
 
 // validCost refuses what the Limiter would refuse of each rule.
 func validCost(cost int64) error {
 	if cost < 0 || cost > weir.MaxUnits {
-		return &weir.InvalidError{Field: "cost", Value: strconv.FormatInt(cost, 10), Want: "0 to 2147483648 units, such as 1"}
+		return &weir.InvalidError{Field: "cost", Value: strconv.FormatInt(cost, 10), Want: wantCost}
 	}
 	return nil
 }
+
+const wantCost = "0 to 2147483648 units, such as 1"
 
 // clip keeps a message short however long a name is.
 func clip(s string) string {

@@ -11,31 +11,37 @@ import (
 // fill in those that have a limit.
 type plan struct {
 	rows     []Row
+	matched  []policy.Row // what each row is of; nil if they are of checks
 	requests []weir.Request
 	of       []int // the row that each request is for
 	denied   bool  // by a rule that denies and is no shadow
+	shadow   bool  // everything is
+
+	// Of descriptors.
+	asks    []ask
+	quotas  int            // how many of them are of a quota
+	refunds []weir.Receipt // to return first
 }
 
 // plan turns a query into requests. With record they are charged whatever the
 // verdict.
 func (r *rules) plan(q *Query, record bool) (plan, error) {
-	if q.Checks != nil {
-		if !r.inline {
-			return plan{}, ErrInline
-		}
+	switch {
+	case q.Checks != nil && !r.inline:
+		return plan{}, ErrInline
+	case q.Checks != nil:
 		return planChecks(q.Checks, record), nil
+	case q.Descriptors != nil:
+		return r.planDescriptors(q, record)
 	}
 	if err := validCost(q.Cost); err != nil {
 		return plan{}, err
-	}
-	if r.policy == nil {
-		return plan{}, &UnknownDomainError{Domain: q.Domain}
 	}
 	matched, ok := r.policy.Match(nil, q.Domain, q.Attributes)
 	if !ok {
 		return plan{}, &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
-	return planRules(matched, q.Cost, record), nil
+	return r.planRules(matched, q.Cost, record), nil
 }
 
 func (r *rules) domains() []string {
@@ -60,56 +66,98 @@ func planChecks(checks []weir.Request, record bool) plan {
 	return p
 }
 
-func planRules(matched []policy.Row, cost int64, record bool) plan {
-	var p plan
+func (r *rules) planRules(matched []policy.Row, cost int64, record bool) plan {
+	p := plan{matched: matched, shadow: r.shadow}
 	for i := range matched {
-		p.denied = p.denied || matched[i].Deny && !matched[i].Rule.Shadow
+		p.denied = p.denied || matched[i].Deny && !p.shadowed(i)
 	}
 	for i := range matched {
-		m := &matched[i]
-		row := Row{Name: m.Rule.Name, Key: m.Key, Window: m.Limit.Window, Shadow: m.Rule.Shadow}
-		if m.Deny {
-			row.Reason = weir.Never
-		} else {
-			mode := p.mode(row.Shadow, cost, record)
-			p.requests = append(p.requests, weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost, Mode: mode, OnFailure: m.Rule.OnFailure, Deadline: m.Rule.Deadline})
-			p.of = append(p.of, i)
-		}
-		p.rows = append(p.rows, row)
+		p.add(i, cost, p.mode(i, cost, record))
 	}
 	return p
+}
+
+// shadowed reports whether a row has no say.
+func (p *plan) shadowed(i int) bool { return p.shadow || p.matched[i].Rule.Shadow }
+
+// add adds a row, which is the next, and what to ask for it.
+func (p *plan) add(i int, cost int64, mode weir.Mode) {
+	m := &p.matched[i]
+	row := Row{Name: m.Rule.Name, Key: m.Key, Window: m.Stated.Window, Shadow: p.shadowed(i)}
+	if m.Deny {
+		row.Reason = weir.Never
+		p.rows = append(p.rows, row)
+		return
+	}
+	p.rows = append(p.rows, row)
+	request := weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost, Mode: mode, OnFailure: m.Rule.OnFailure, Deadline: m.Rule.Deadline}
+	if m.ChargeOnDeny && mode != weir.Peek && mode != weir.Record {
+		// A record tells how things stand after it; whether it fitted, a look
+		// at how they were before.
+		request.Mode = weir.Peek
+		p.requests, p.of = append(p.requests, request), append(p.of, i)
+		request.Mode = weir.Record
+	}
+	p.requests, p.of = append(p.requests, request), append(p.of, i)
 }
 
 // mode is how a rule is asked. Once another rule has denied, nothing is
 // charged, but every rule still reports; except that what is to be recorded
 // has happened already, whoever denies.
-func (p *plan) mode(shadow bool, cost int64, record bool) weir.Mode {
+func (p *plan) mode(i int, cost int64, record bool) weir.Mode {
 	switch {
 	case cost == 0:
 		return weir.Peek
 	case record:
 		return weir.Record
+	case p.matched[i].ChargeOnDeny:
+		return weir.Enforce
 	case p.denied:
 		return weir.Peek
-	case shadow:
+	case p.shadowed(i):
 		return weir.Shadow
 	}
 	return weir.Enforce
 }
 
-// sum fills in the rows from the list that was taken, and makes the verdict.
-func (p *plan) sum(l *weir.List) weir.Decision {
+// fill fills in the rows from the list that was taken, and makes it the list
+// whose verdict counts.
+func (p *plan) fill(l *weir.List) {
+	n := 0
 	for i := range l.Rows {
+		if i+1 < len(p.of) && p.of[i+1] == p.of[i] {
+			continue // a look before a record
+		}
 		row := &p.rows[p.of[i]]
 		row.Decision = l.Rows[i]
+		if i > 0 && p.of[i-1] == p.of[i] {
+			row.Decision = recorded(&l.Rows[i-1], &l.Rows[i])
+		}
+		l.Requests[n], l.Rows[n] = l.Requests[i], row.Decision
 		// A record speaks for the list as if it were enforced, and a shadow
 		// only if there is nobody else.
 		if row.Shadow {
-			l.Requests[i].Mode = weir.Shadow
-		} else if l.Requests[i].Mode == weir.Record {
-			l.Requests[i].Mode = weir.Enforce
+			l.Requests[n].Mode = weir.Shadow
+		} else if l.Requests[n].Mode == weir.Record {
+			l.Requests[n].Mode = weir.Enforce
 		}
+		n++
 	}
+	l.Requests, l.Rows = l.Requests[:n], l.Rows[:n]
+}
+
+// recorded is how things stand after a record, denied if before it there was
+// not enough left.
+func recorded(before, after *weir.Decision) weir.Decision {
+	d := *after
+	if d.Allowed = before.Allowed; !d.Allowed {
+		d.Reason, d.RetryAfter = before.Reason, before.RetryAfter
+	}
+	return d
+}
+
+// sum makes the verdict of a list that has been filled in.
+func (p *plan) sum(l *weir.List) weir.Decision {
 	if p.denied {
 		return weir.Decision{Reason: weir.Never}
 	}

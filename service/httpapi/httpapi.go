@@ -42,6 +42,8 @@ type Options struct {
 	// the Admin handler but /healthz. If it is empty, the Admin handler answers
 	// only requests whose Host is localhost or a loopback IP address.
 	Token string
+	// Auth is for the handler of New.
+	Auth Auth
 }
 
 // Readiness is the answer of /readyz.
@@ -59,8 +61,9 @@ type Readiness struct {
 type api struct{ Options }
 
 // New returns the handler for callers: /v1/check, /v1/batch, /v1/charge,
-// /v1/refund, /v1/count, /healthz and /readyz.
+// /v1/refund, /v1/count, /v1/auth/{domain}, /healthz and /readyz.
 func New(o Options) http.Handler {
+	o.Auth.normalize()
 	a := &api{o}
 	mux := a.mux()
 	mux.Handle("/v1/check", a.post(maxBody, a.check))
@@ -68,6 +71,7 @@ func New(o Options) http.Handler {
 	mux.Handle("/v1/charge", a.post(maxBody, a.charge))
 	mux.Handle("/v1/refund", a.post(maxRefund, a.refund))
 	mux.Handle("/v1/count", a.post(maxBody, a.count))
+	mux.HandleFunc(authPath, a.auth)
 	return sameOrigin(mux)
 }
 
@@ -238,9 +242,11 @@ func only(methods string, next http.Handler) http.Handler {
 	})
 }
 
-// sameOrigin refuses what a browser sends on behalf of another site's page.
+// sameOrigin refuses what a browser sends on behalf of another site's page. At
+// authPath a browser's headers are about a request to somebody else.
 func sameOrigin(next http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
+	protection.AddInsecureBypassPattern(authPath)
 	protection.SetDenyHandler(problemHandler(http.StatusForbidden, "a web page of another origin may not ask: send the request from a server"))
 	return protection.Handler(next)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,6 +27,7 @@ func lintCmd() *cobra.Command {
 		Use:   "lint FILE|DIR...",
 		Short: "Report what is wrong or doubtful in config files",
 		Long: `Report what is wrong in config files, and what is allowed but probably not meant.
+What an envoyproxy/ratelimit file limits is said in words, first.
 
 It exits with 0 if there is nothing to report, with 1 if there is, and with 2 if
 a file cannot be read.`,
@@ -41,6 +43,7 @@ a file cannot be read.`,
 				}
 				return result
 			}
+			explain(cmd.OutOrStdout(), paths)
 			for _, f := range findings {
 				fmt.Fprintln(cmd.OutOrStdout(), f.text)
 			}
@@ -54,6 +57,14 @@ a file cannot be read.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON list of findings")
 	return cmd
+}
+
+// explain writes what Explain says, unless the files are wrong, which lint reports.
+func explain(w io.Writer, paths []string) {
+	sentences, _ := config.Explain(paths)
+	for _, s := range sentences {
+		fmt.Fprintf(w, "%s:%d: %s\n", s.File, s.Line, s.Message)
+	}
 }
 
 // lint returns what there is to report, not nil, and what to exit with.

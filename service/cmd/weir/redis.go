@@ -25,11 +25,11 @@ const (
 // openStore opens the store on Redis, and returns what is wrong with the
 // settings as far as that shows without the server.
 func openStore(r config.Redis) (*redisstore.Store, error) {
-	password, err := reveal(r.Password, "password")
+	password, err := reveal(r.Password, "redis password")
 	if err != nil {
 		return nil, err
 	}
-	keySecret, err := reveal(r.KeySecret, "key secret")
+	keySecret, err := reveal(r.KeySecret, "redis key secret")
 	if err != nil {
 		return nil, err
 	}
@@ -48,11 +48,11 @@ func reveal(s config.Secret, name string) (string, error) {
 	}
 	text, err := os.ReadFile(s.File)
 	if err != nil {
-		return "", fmt.Errorf("the file of the redis %s cannot be read: %w", name, err)
+		return "", fmt.Errorf("the file of the %s cannot be read: %w", name, err)
 	}
 	secret := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
 	if secret == "" {
-		return "", fmt.Errorf("the file of the redis %s, %s, is empty: write it there, on one line", name, s.File)
+		return "", fmt.Errorf("the file of the %s, %s, is empty: write it there, on one line", name, s.File)
 	}
 	return secret, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -37,6 +36,10 @@ then is finished, which takes at most five seconds.
 Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, and all but
 --config and --log-format in the server mapping of a config file. A flag beats a
 variable, which beats a file.
+
+Rules are loaded again when a file changes, comes or goes, and on SIGHUP; what
+has been used stays used. While something is wrong with them the last good ones
+stay in force. Server settings take a restart.
 
 Limits are kept in memory. With --snapshot FILE they outlive the process: it
 writes the file when it stops and every --snapshot-every, so that a crash forgets
@@ -107,6 +110,8 @@ type server struct {
 	keeper  *keeper // nil if there is no file to keep them in
 	doors   []door  // those for callers first
 	state   atomic.Pointer[string]
+	// reloader is nil if there is no config that can be loaded again.
+	reloader *reloader
 
 	// These are nil if limits are kept in memory.
 	store    *redisstore.Store
@@ -127,19 +132,17 @@ type door struct {
 // open loads what is configured and opens the doors. Nothing is answered
 // before run.
 func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*server, error) {
-	paths := configPaths(flags, env)
-	loaded := &config.Config{}
-	if len(paths) > 0 {
-		var err error
-		if loaded, err = config.Load(paths); err != nil {
-			return nil, err
-		}
-	}
-	set, err := resolve(flags, env, loaded.Server)
+	watcher, once := config.NewWatcher(configPaths(flags, env))
+	read := func() (*config.Config, settings, error) { return readConfig(flags, env) }
+	loaded, set, err := read()
 	if err != nil {
 		return nil, err
 	}
 	log, err := newLog(errs, set.LogLevel, set.logFormat)
+	if err != nil {
+		return nil, err
+	}
+	auth, err := openAuth(set.Auth)
 	if err != nil {
 		return nil, err
 	}
@@ -156,8 +159,13 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
 	if loaded.Policy != nil {
 		engine.Load(loaded.Policy, set.inline())
+		if once == nil {
+			s.reloader = &reloader{log: log, watcher: watcher, read: read, engine: engine, started: set, policy: loaded.Policy}
+		} else {
+			log.Warn("the config is not loaded again when it changes", "because", once)
+		}
 	}
-	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken}
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Auth: auth}
 	for _, d := range []struct {
 		name, address string
 		handler       http.Handler
@@ -201,14 +209,7 @@ func (s *server) greet(loaded *config.Config, set settings) {
 	if loaded.Policy == nil {
 		s.log.Info("no config is given, so each request brings its own limit" + s.tryIt())
 	} else {
-		rules := 0
-		for _, d := range loaded.Policy.Domains() {
-			rules += len(d.Rules)
-		}
-		s.log.Info("the config is loaded", "files", strings.Join(loaded.Files, " "), "domains", len(loaded.Policy.Domains()), "rules", rules)
-		if len(loaded.Policy.Domains()) == 0 && !set.inline() {
-			s.log.Warn("the config has no domains, and limits sent with a request are not served beside it, so every request is refused: add domains, or server: {inline: true}")
-		}
+		announce(s.log, "the config is loaded", loaded, set)
 	}
 	for _, d := range s.doors {
 		s.log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
@@ -255,6 +256,9 @@ func observer(log *slog.Logger) func(decide.Event) {
 func (s *server) ready() httpapi.Readiness {
 	state := s.state.Load()
 	r := httpapi.Readiness{Ready: state == &serving, Detail: *state, Store: "ok"}
+	if s.reloader != nil {
+		r.Detail += s.reloader.status()
+	}
 	if s.outage != nil {
 		var lack string
 		if lack, r.Degraded = s.outage.status(); lack != "" {
@@ -274,6 +278,9 @@ func (s *server) run(ctx context.Context) error {
 	defer cancel()
 	if s.keeper != nil {
 		go s.keeper.run(ctx) // which a slow disk may hold up
+	}
+	if s.reloader != nil {
+		s.reloader.start(ctx)
 	}
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {

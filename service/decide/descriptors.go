@@ -1,0 +1,311 @@
+package decide
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/policy"
+)
+
+// Entry is a key and a value of a Descriptor.
+type Entry = policy.Entry
+
+// Descriptor is what Envoy asks for: entries, in order, and what they cost.
+type Descriptor struct {
+	Entries []Entry
+	// Cost is from 0 to weir.MaxUnits units; 0 takes nothing and asks whether
+	// one unit would pass now.
+	Cost int64
+	// Refund gives Cost back, the oldest units, before anything is taken and
+	// whatever the verdict.
+	Refund bool
+	// Limit, unless zero, holds in place of the rules': Max, from 0, which
+	// denies, and Window, and what else it says where the domain does not keep
+	// all its limits in one way. Of a domain that is unknown it is served only
+	// where checks are.
+	Limit weir.Limit
+}
+
+// Unlimited is the limit of what has none, and how much of it remains.
+const Unlimited = math.MaxUint32
+
+// Status is what the limits of one Descriptor say: those of the row, if several
+// matched, that decides.
+type Status struct {
+	// Row says in Allowed what to answer: a rule's own shadow is allowed. Its
+	// Receipt is not used.
+	Row
+	// Matched says that there is a limit. Otherwise the Reason is NoRule.
+	Matched bool
+	// Unlimited says that a rule lifts any limit.
+	Unlimited bool
+	// Stated is the limit as it is written, or as the Descriptor brought it: Max
+	// may be 0 or above weir.MaxUnits, and Window is 0 if a rule denies.
+	Stated weir.Limit
+	// LimitName is what the limit is called in the config; it may be empty.
+	LimitName string
+	// Metadata is that of the rule, see policy.Descriptor. It may not be changed.
+	Metadata map[string]any
+	// Quota says that it denies only together with all others that do.
+	Quota bool
+}
+
+// ask is a Descriptor on its way.
+type ask struct {
+	first, end int  // its rows in the plan
+	quota      bool // it has a say only together with the others
+	refund     bool
+	unlimited  *policy.Row
+}
+
+// planDescriptors turns descriptors into requests, which are one list.
+func (r *rules) planDescriptors(q *Query, record bool) (plan, error) {
+	matches, known, err := r.matchEach(q)
+	if err != nil {
+		return plan{}, err
+	}
+	if !known {
+		return plan{}, &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
+	}
+	dropReplaced(matches)
+	p := plan{shadow: r.shadow, asks: make([]ask, len(matches))}
+	for i, rows := range matches {
+		a := &p.asks[i]
+		a.first, a.refund = len(p.matched), q.Descriptors[i].Refund
+		if len(rows) == 1 && rows[0].Unlimited {
+			a.unlimited = &rows[0]
+			rows = nil
+		}
+		p.matched = append(p.matched, rows...)
+		a.end = len(p.matched)
+		a.quota = len(rows) == 1 && rows[0].Descriptor != nil && rows[0].Descriptor.Quota
+		if a.quota {
+			p.quotas++
+		}
+	}
+	p.decideDenials()
+	for i := range p.asks {
+		p.askFor(&p.asks[i], q.Descriptors[i].Cost, record)
+	}
+	return p, nil
+}
+
+// matchEach returns the rows of each descriptor, and whether there is a limit
+// for the domain at all.
+func (r *rules) matchEach(q *Query) (matches [][]policy.Row, known bool, err error) {
+	matches = make([][]policy.Row, len(q.Descriptors))
+	rows := make([]policy.Row, 0, len(q.Descriptors))
+	for i := range q.Descriptors {
+		d, first := &q.Descriptors[i], len(rows)
+		if err := d.validate(i); err != nil {
+			return nil, false, err
+		}
+		var ok bool
+		if d.Limit == (weir.Limit{}) {
+			rows, ok = r.policy.MatchEntries(rows, q.Domain, d.Entries)
+		} else {
+			var own policy.Row
+			if own, ok = r.policy.Override(q.Domain, d.Entries, d.Limit); ok || r.inline {
+				rows, ok = append(rows, own), true
+			}
+		}
+		known = known || ok
+		matches[i] = rows[first:len(rows):len(rows)]
+	}
+	return matches, known, nil
+}
+
+// validate refuses what the Limiter would refuse of each limit.
+func (d *Descriptor) validate(i int) error {
+	field := "descriptors[" + strconv.Itoa(i) + "]."
+	if d.Cost < 0 || d.Cost > weir.MaxUnits {
+		return &weir.InvalidError{Field: field + "cost", Value: strconv.FormatInt(d.Cost, 10), Want: wantCost}
+	}
+	if d.Limit == (weir.Limit{}) {
+		return nil
+	}
+	l := d.Limit
+	l.Max = max(1, min(l.Max, weir.MaxUnits))
+	if d.Limit.Max < 0 || l.Validate() != nil {
+		return &weir.InvalidError{Field: field + "limit", Value: fmt.Sprintf("%d/%s", d.Limit.Max, d.Limit.Window), Want: "0 or more requests per 1us to 366d, such as 5/minute"}
+	}
+	return nil
+}
+
+// dropReplaced leaves out the rows that others replace.
+func dropReplaced(matches [][]policy.Row) {
+	var replaced []string
+	for _, rows := range matches {
+		if len(rows) == 1 && rows[0].Descriptor != nil {
+			replaced = append(replaced, rows[0].Descriptor.RateLimit.Replaces...)
+		}
+	}
+	for i, rows := range matches {
+		if len(replaced) > 0 && len(rows) == 1 && rows[0].Descriptor != nil && !rows[0].Unlimited {
+			if name := rows[0].Descriptor.RateLimit.Name; name != "" && slices.Contains(replaced, name) {
+				matches[i] = nil
+			}
+		}
+	}
+}
+
+// decideDenials sees whether a rule denies, whatever the store says.
+func (p *plan) decideDenials() {
+	for i := range p.asks {
+		a := &p.asks[i]
+		if a.refund || a.quota && p.quotas > 1 {
+			continue
+		}
+		for j := a.first; j < a.end; j++ {
+			p.denied = p.denied || p.matched[j].Deny && !p.shadowed(j)
+		}
+	}
+}
+
+// askFor adds the requests of one descriptor.
+func (p *plan) askFor(a *ask, cost int64, record bool) {
+	if a.refund {
+		for j := a.first; j < a.end; j++ {
+			if m := &p.matched[j]; cost > 0 && !m.Deny {
+				p.refunds = append(p.refunds, weir.Receipt{Request: weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost}, Units: cost})
+			}
+		}
+		cost = 0
+	}
+	for j := a.first; j < a.end; j++ {
+		mode := p.mode(j, cost, record)
+		if mode == weir.Enforce && a.quota && p.quotas > 1 {
+			mode = weir.Shadow
+		}
+		p.add(j, cost, mode)
+	}
+}
+
+// answer sums up the descriptors, and gives back what was charged if the
+// verdict turns out to be a denial that the list did not know of.
+func (p *plan) answer(ctx context.Context, limiter *weir.Limiter, record bool) (statuses []Status, verdict weir.Decision) {
+	statuses = make([]Status, len(p.asks))
+	for i := range p.asks {
+		statuses[i] = p.status(&p.asks[i])
+	}
+	verdict = p.verdict(statuses)
+	if verdict.Allowed || record || !p.giveBack(ctx, limiter) {
+		return statuses, verdict
+	}
+	for i := range p.asks {
+		statuses[i] = p.status(&p.asks[i])
+	}
+	return statuses, p.verdict(statuses)
+}
+
+// giveBack undoes what a denied request was charged, and reports whether that
+// was anything. Should the store fail now, too little is left, never too much.
+func (p *plan) giveBack(ctx context.Context, limiter *weir.Limiter) bool {
+	var charged []*Row
+	var receipts []weir.Receipt
+	for i := range p.rows {
+		if row := &p.rows[i]; !row.Receipt.IsZero() && !p.matched[i].ChargeOnDeny {
+			charged, receipts = append(charged, row), append(receipts, row.Receipt)
+		}
+	}
+	if len(charged) == 0 {
+		return false
+	}
+	_, err := limiter.Refund(context.WithoutCancel(ctx), receipts...)
+	for _, row := range charged {
+		row.Receipt = weir.Receipt{}
+		for _, r := range receipts {
+			if err == nil && row.Key == r.Request.Key && row.Window == r.Request.Limit.Window {
+				row.Remaining = min(row.Limit, row.Remaining+r.Units)
+			}
+		}
+	}
+	return true
+}
+
+// status says what the rows of a descriptor come to.
+func (p *plan) status(a *ask) Status {
+	if a.unlimited != nil {
+		s := Status{Matched: true, Unlimited: true, LimitName: a.unlimited.Descriptor.RateLimit.Name, Metadata: a.unlimited.Descriptor.Metadata}
+		s.Name, s.Decision = a.unlimited.Rule.Name, weir.Decision{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
+		return s
+	}
+	var few [4]vote
+	votes := few[:0]
+	for j := a.first; j < a.end; j++ {
+		v := vote{&p.rows[j].Decision, weir.Enforce}
+		if p.matched[j].Rule.Shadow {
+			v.mode = weir.Shadow
+		}
+		votes = append(votes, v)
+	}
+	best, decision := decides(votes)
+	if best < 0 {
+		return Status{Row: Row{Decision: decision}}
+	}
+	m := &p.matched[a.first+best]
+	s := Status{Row: p.rows[a.first+best], Matched: true, Stated: m.Stated, LimitName: m.Rule.Name, Quota: a.quota}
+	s.Decision = decision
+	if m.Descriptor != nil {
+		s.LimitName, s.Metadata = m.Descriptor.RateLimit.Name, m.Descriptor.Metadata
+	}
+	if a.refund && !s.Allowed {
+		s.Allowed, s.Reason, s.RetryAfter = true, weir.OK, 0
+	}
+	return s
+}
+
+// verdict combines statuses: one that is denied denies, but those of a quota
+// only if all of them do.
+func (p *plan) verdict(statuses []Status) weir.Decision {
+	failed := 0
+	for i := range statuses {
+		if statuses[i].Quota && !statuses[i].Allowed {
+			failed++
+		}
+	}
+	var few [8]vote
+	votes := few[:0]
+	for i := range statuses {
+		s := &statuses[i]
+		v := vote{&s.Decision, weir.Enforce}
+		if s.Shadow || s.Quota && !s.Allowed && failed < p.quotas {
+			v.mode = weir.Shadow
+		}
+		if s.Matched {
+			votes = append(votes, v)
+		}
+	}
+	_, d := decides(votes)
+	return d
+}
+
+// vote is what one of several says, and whether as Enforce or as Shadow.
+type vote struct {
+	*weir.Decision
+	mode weir.Mode
+}
+
+// decides combines votes as weir.List.Decide does, and returns which of them
+// that is; -1 if there is none.
+func decides(votes []vote) (int, weir.Decision) {
+	var requests [4]weir.Request
+	var rows [4]weir.Decision
+	l := weir.List{Requests: requests[:0], Rows: rows[:0]}
+	for i, v := range votes {
+		l.Requests = append(l.Requests, weir.Request{Mode: v.mode})
+		l.Rows = append(l.Rows, *v.Decision)
+		l.Rows[i].ResetAfter = time.Duration(i + 1) // which Decide passes on without looking at it
+	}
+	d := l.Decide()
+	best := int(d.ResetAfter) - 1
+	if best >= 0 {
+		d.ResetAfter = votes[best].ResetAfter
+	}
+	return best, d
+}
