@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// The breaker opens when, of the last lastCalls, mostFailed have failed.
-	lastCalls, mostFailed = 20, 10
-	// maxPause is the longest time from one attempt to the next while it is
-	// open; at least half of it passes.
-	maxPause = time.Second
+	// The breaker opens when, of the last lastCalls, mostFailed have failed:
+	// far from the third that fails where a Cluster has lost one primary of three.
+	lastCalls, mostFailed = 20, 16
+	// An open breaker lets a try through after minPause, then twice that, and
+	// so on to maxPause; of each a random part, at least half, passes.
+	minPause, maxPause = 100 * time.Millisecond, time.Second
 	// manyFlying is the number of calls in flight at which one that is closing
 	// has closed. From one, each success allows for one more, which doubles
 	// them with each round.
@@ -30,6 +31,7 @@ type breaker struct {
 	last    uint32 // calls, the latest in the lowest bit, set if it failed
 	open    error  // why calls are refused; nil if none are
 	again   time.Time
+	pause   time.Duration // before again
 	turn    int // calls let in before the last change from open to closed, or back, no longer count
 	allowed int // calls in flight while it is closing; 0 while it is open
 	flying  int
@@ -106,7 +108,7 @@ func (b *breaker) note(turn int, err error) {
 	default:
 		b.flying--
 		if b.allowed++; b.allowed > manyFlying {
-			b.open, b.last = nil, 0
+			b.open, b.last, b.pause = nil, 0, 0
 		}
 	}
 }
@@ -115,7 +117,8 @@ func (b *breaker) note(turn int, err error) {
 // together.
 func (b *breaker) trip(err error) {
 	b.open = notAsked(err, mistaken(b.open))
-	b.again = time.Now().Add(maxPause/2 + rand.N(maxPause/2))
+	b.pause = min(max(minPause, 2*b.pause), maxPause)
+	b.again = time.Now().Add(b.pause/2 + rand.N(b.pause/2))
 	b.turn++
 	b.allowed, b.flying = 0, 0
 }

@@ -62,9 +62,10 @@ type Event struct {
 // The strictest of a list's Enforce rows holds for all of it: deny, then local,
 // then allow. A cost above the limit's capacity is a denial by never in any case.
 //
-// When at least half of the last 20 calls have failed, the store is no longer
-// asked, except that after half a second to a second, drawn at random, one call
-// tries it. As they succeed more are let through, until all are.
+// When 16 of the last 20 calls have failed, the store is no longer asked, except
+// that one call tries it after a moment: 50 to 100 ms at first, drawn at random,
+// then twice as long each time, up to half a second to a second. As tries
+// succeed more are let through, until all are.
 //
 // What the shares admitted is not told to the store when it is back, nor are
 // they reset: any Window sees at most what the store admits and what

@@ -270,15 +270,15 @@ func TestBreaker(t *testing.T) {
 		for range 100 {
 			r.ask(t, "k", weir.OnFailureLocal)
 		}
-		if took := time.Since(start); took != 10*50*time.Millisecond {
-			t.Errorf("100 calls waited for %v in all, want no more than ten deadlines", took)
+		if took := time.Since(start); took != 16*50*time.Millisecond {
+			t.Errorf("100 calls waited for %v in all, want no more than 16 deadlines", took)
 		}
 		// While it hangs it is tried once in half a second to a second.
 		before := r.store.count()
 		for start := time.Now(); time.Since(start) < time.Minute; <-time.After(10 * time.Millisecond) {
 			r.ask(t, "k", weir.OnFailureLocal)
 		}
-		if tries := r.store.count() - before; tries < 55 || tries > 115 {
+		if tries := r.store.count() - before; tries < 60 || tries > 125 {
 			t.Errorf("it was tried %d times in a minute", tries)
 		}
 		r.store.be(nil, false, 0)
@@ -294,6 +294,29 @@ func TestBreaker(t *testing.T) {
 		}
 		if err := r.fallback.Failing(); err != nil {
 			t.Errorf("still failing: %v", err)
+		}
+	})
+}
+
+// TestStall holds that a store that was silent for a moment is used again soon.
+func TestStall(t *testing.T) {
+	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
+		r.store.be(nil, false, 130*time.Millisecond)
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() { r.ask(t, "k", weir.OnFailureAllow) })
+		}
+		callers.Wait()
+		if r.fallback.Failing() == nil {
+			t.Fatal("50 calls that took too long left the breaker closed")
+		}
+		r.store.be(nil, false, 0)
+		start := time.Now()
+		for r.ask(t, "again", weir.OnFailureLocal).Reason != weir.OK {
+			<-time.After(time.Millisecond)
+		}
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("it was used again after %v, want at most 100ms", took)
 		}
 	})
 }
@@ -326,7 +349,7 @@ func TestErrorRatio(t *testing.T) {
 	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
 		for i := range 200 {
 			r.store.be(nil, false, 0)
-			if i%5 < 2 {
+			if i%4 < 3 {
 				r.store.be(errAway, false, 0)
 			}
 			r.ask(t, "k", weir.OnFailureAllow)
@@ -378,7 +401,7 @@ func TestQueue(t *testing.T) {
 func TestCallerLeaves(t *testing.T) {
 	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
 		r.store.be(nil, true, 0)
-		for range 10 {
+		for range 16 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			_, err := r.Allow(ctx, "k", weir.PerHour(10))
 			cancel()
@@ -389,7 +412,7 @@ func TestCallerLeaves(t *testing.T) {
 		}
 		<-time.After(50 * time.Millisecond)
 		if r.fallback.Failing() == nil {
-			t.Error("ten calls that hung left the breaker closed")
+			t.Error("16 calls that hung left the breaker closed")
 		}
 	})
 }
