@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -118,9 +117,17 @@ func (b *breaker) note(turn int, err error) {
 func (b *breaker) trip(err error) {
 	b.open = notAsked(err, mistaken(b.open))
 	b.pause = min(max(minPause, 2*b.pause), maxPause)
-	b.again = time.Now().Add(b.pause/2 + rand.N(b.pause/2))
+	now := time.Now()
+	b.again = now.Add(b.pause/2 + scatter(now, b.pause/2))
 	b.turn++
 	b.allowed, b.flying = 0, 0
+}
+
+// scatter returns a time below most that differs among processes, as the
+// nanoseconds that their clocks show do. A simulated clock makes it repeat.
+func scatter(now time.Time, most time.Duration) time.Duration {
+	part, _ := bits.Mul64(uint64(now.UnixNano())*0x9e3779b97f4a7c15, uint64(most))
+	return time.Duration(part)
 }
 
 // notAsked returns what calls meet until the store is asked again. Where the
