@@ -154,7 +154,7 @@ func (s *simulation) extra(ops []check.Op) check.Extra {
 			refunds = append(refunds, &s.records[i])
 		case o.Verb == check.Cleared:
 			resets = append(resets, &s.records[i])
-		case slices.ContainsFunc(o.Rows, func(d weir.Decision) bool { return d.Reason == weir.StoreLocal }):
+		case i < len(s.records) && s.records[i].says(weir.StoreLocal):
 			shares = append(shares, &s.records[i])
 		}
 	}
@@ -186,6 +186,10 @@ func within(records []*record, from, to time.Time) (some []*record) {
 		}
 	}
 	return some
+}
+
+func (r *record) says(reason weir.Reason) bool {
+	return slices.ContainsFunc(r.Rows, func(d weir.Decision) bool { return d.Reason == reason })
 }
 
 // never reports whether a Taken was answered by what needs no store.
@@ -230,7 +234,7 @@ func (s *simulation) refused(r *record) bool {
 // allow, and of the call that was refused it has to.
 func (r *record) follows(refused bool) error {
 	how := strictest(r.Requests)
-	if how == weir.OnFailureAllow && refused && (r.trip.refused || r.Rows[0].Reason != weir.StoreAllowed) {
+	if how == weir.OnFailureAllow && refused && (r.trip.refused || !r.says(weir.StoreAllowed)) {
 		how = weir.OnFailureLocal
 	}
 	for i, d := range r.Rows {
