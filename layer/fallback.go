@@ -199,28 +199,28 @@ func (f *Fallback) wait(ctx context.Context, within time.Duration, p *pass, do f
 		<-f.slots
 		close(ended)
 	}
-	left := func(err error) (time.Duration, error) {
-		return time.Since(start), &weir.StoreError{Unknown: err != errBusy, Err: err}
+	left := func(err error, sent bool) (time.Duration, error) {
+		return time.Since(start), &weir.StoreError{Unknown: sent, Err: err}
 	}
 	select {
 	case f.slots <- struct{}{}:
 		go call()
 	case <-limited.Done():
 		p.leave(errBusy)
-		return left(errBusy)
+		return left(errBusy, false)
 	case <-ctx.Done():
 		cancel()
 		p.leave(errBusy)
-		return left(errBusy)
+		return left(ctx.Err(), false)
 	}
 	select {
 	case <-ended:
 	case <-ctx.Done():
 		context.AfterFunc(limited, func() { p.leave(context.DeadlineExceeded) })
-		return left(ctx.Err())
+		return left(ctx.Err(), true)
 	case <-limited.Done():
 		if late := fmt.Errorf("no answer within %s: %w", within, context.DeadlineExceeded); p.leave(late) {
-			return left(late)
+			return left(late, true)
 		}
 		<-ended // it was a moment before
 	}

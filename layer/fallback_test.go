@@ -77,6 +77,13 @@ func (f *faulty) count() int {
 	return f.asked
 }
 
+// busiest returns how many calls there were at a time.
+func (f *faulty) busiest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most
+}
+
 // enter fails, hangs for an hour without looking at ctx, or lets a call through.
 func (f *faulty) enter() error {
 	f.mu.Lock()
@@ -337,8 +344,8 @@ func TestHerd(t *testing.T) {
 				callers.Go(func() { r.ask(t, fmt.Sprint("k", round), weir.OnFailureAllow) })
 			}
 			callers.Wait()
-			if r.store.most > want {
-				t.Errorf("round %d: %d calls at a time, want %d", round, r.store.most, want)
+			if r.store.busiest() > want {
+				t.Errorf("round %d: %d calls at a time, want %d", round, r.store.busiest(), want)
 			}
 		}
 	})
@@ -370,8 +377,24 @@ func TestInFlight(t *testing.T) {
 			callers.Go(func() { r.ask(t, "k", weir.OnFailureLocal) })
 		}
 		callers.Wait()
-		if took := time.Since(start); took != 50*time.Millisecond || r.store.most != 5 {
-			t.Errorf("%d calls in flight for %v, want 5 for 50ms", r.store.most, took)
+		if took := time.Since(start); took != 50*time.Millisecond || r.store.busiest() != 5 {
+			t.Errorf("%d calls in flight for %v, want 5 for 50ms", r.store.busiest(), took)
+		}
+	})
+}
+
+// TestCallerLeavesQueue holds that a caller who leaves before the store was
+// asked learns that nothing was charged.
+func TestCallerLeavesQueue(t *testing.T) {
+	run(t, layer.FallbackOptions{MaxInFlight: 1}, func(t *testing.T, r *rig) {
+		r.store.be(nil, true, 0)
+		r.ask(t, "k", weir.OnFailureLocal)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := r.Allow(ctx, "k", weir.PerHour(10))
+		var e *weir.StoreError
+		if !errors.As(err, &e) || e.Unknown || !errors.Is(err, context.DeadlineExceeded) || r.store.count() != 1 {
+			t.Errorf("asked %d times, got %v", r.store.count(), err)
 		}
 	})
 }
@@ -390,8 +413,8 @@ func TestQueue(t *testing.T) {
 				}
 			})
 		}
-		if callers.Wait(); degraded.Load() > 0 || r.store.most > 5 {
-			t.Errorf("%d of 100 degraded, %d in flight", degraded.Load(), r.store.most)
+		if callers.Wait(); degraded.Load() > 0 || r.store.busiest() > 5 {
+			t.Errorf("%d of 100 degraded, %d in flight", degraded.Load(), r.store.busiest())
 		}
 	})
 }
