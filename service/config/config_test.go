@@ -410,7 +410,7 @@ func FuzzLoad(f *testing.F) {
 		if errors.As(err, &all); err != nil && len(all) == 0 {
 			t.Errorf("no list of errors in %v", err)
 		}
-		lines := strings.Count(text, "\n") + 1
+		lines := strings.Count(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n") + 1
 		for _, e := range all {
 			if e.File != name || e.Line < 1 || e.Line > lines || e.Column < 1 || e.Message == "" {
 				t.Errorf("an error has no place: %+v", e)

@@ -109,8 +109,11 @@ type source struct {
 	lines []string
 }
 
+// breaks are what YAML takes for the end of a line.
+var breaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 func newSource(order int, name, text string) *source {
-	text = strings.TrimPrefix(text, "\ufeff")
+	text = breaks.Replace(strings.TrimPrefix(text, "\ufeff"))
 	return &source{name: name, order: order, text: text, lines: strings.Split(text, "\n")}
 }
 
