@@ -31,8 +31,8 @@ type breaker struct {
 	open    error  // why calls are refused; nil if none are
 	again   time.Time
 	pause   time.Duration // before again
-	turn    int // calls let in before the last change from open to closed, or back, no longer count
-	allowed int // calls in flight while it is closing; 0 while it is open
+	turn    int           // calls let in before the last change from open to closed, or back, no longer count
+	allowed int           // calls in flight while it is closing; 0 while it is open
 	flying  int
 }
 
