@@ -9,7 +9,7 @@ export PATH := $(PATH):/usr/sbin
 MODULES = $(shell go list -m -f '{{.Dir}}')
 LINTER = GOWORK=off go tool -modfile=$(CURDIR)/lab/tools/go.mod golangci-lint
 
-.PHONY: help run test test-all soak bench lint redis-server
+.PHONY: help run test test-all soak bench bench-faults lint redis-server
 
 help: ## print this
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10

@@ -77,6 +77,7 @@ func TestHouse(t *testing.T) {
 	t.Run("no test sleeps", h.noSleep)
 	t.Run("small files and functions", h.small)
 	t.Run("no machine paths", h.noMachinePaths)
+	t.Run("guarantees are tested", h.guarantees)
 }
 
 type house struct {
@@ -347,6 +348,37 @@ func (h *house) noSleep(t *testing.T) {
 			}
 			return true
 		})
+	}
+}
+
+// guarantees holds that the tests and checks that docs/guarantees.md names exist.
+func (h *house) guarantees(t *testing.T) {
+	var tests, checks []string
+	for name, file := range h.code {
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && isTest(name) {
+				tests = append(tests, f.Name.Name)
+			}
+		}
+	}
+	for _, found := range regexp.MustCompile(`(?m)^\t\t\{"([a-z-]+)",`).FindAllSubmatch(h.files["storetest/storetest.go"], -1) {
+		checks = append(checks, string(found[1]))
+	}
+	text, n := h.files["docs/guarantees.md"], 0
+	for _, found := range regexp.MustCompile("`(Test\\w+)`").FindAllSubmatch(text, -1) {
+		if n++; !slices.Contains(tests, string(found[1])) {
+			t.Errorf("docs/guarantees.md names %s, which is not there", found[1])
+		}
+	}
+	for _, found := range regexp.MustCompile("`storetest`: ([a-z, -]+[a-z])").FindAllSubmatch(text, -1) {
+		for check := range strings.SplitSeq(string(found[1]), ", ") {
+			if n++; !slices.Contains(checks, check) {
+				t.Errorf("docs/guarantees.md names the check %s, which storetest does not have", check)
+			}
+		}
+	}
+	if n < 40 {
+		t.Errorf("docs/guarantees.md names %d tests, want one for each row", n)
 	}
 }
 

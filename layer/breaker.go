@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,11 +12,12 @@ import (
 )
 
 const (
-	// The breaker opens when, of the last lastCalls, mostFailed have failed.
-	lastCalls, mostFailed = 20, 10
-	// maxPause is the longest time from one attempt to the next while it is
-	// open; at least half of it passes.
-	maxPause = time.Second
+	// The breaker opens when, of the last lastCalls, mostFailed have failed:
+	// far from the third that fails where a Cluster has lost one primary of three.
+	lastCalls, mostFailed = 20, 16
+	// An open breaker lets a try through after minPause, then twice that, and
+	// so on to maxPause; of each a random part, at least half, passes.
+	minPause, maxPause = 100 * time.Millisecond, time.Second
 	// manyFlying is the number of calls in flight at which one that is closing
 	// has closed. From one, each success allows for one more, which doubles
 	// them with each round.
@@ -30,8 +30,9 @@ type breaker struct {
 	last    uint32 // calls, the latest in the lowest bit, set if it failed
 	open    error  // why calls are refused; nil if none are
 	again   time.Time
-	turn    int // calls let in before the last change from open to closed, or back, no longer count
-	allowed int // calls in flight while it is closing; 0 while it is open
+	pause   time.Duration // before again
+	turn    int           // calls let in before the last change from open to closed, or back, no longer count
+	allowed int           // calls in flight while it is closing; 0 while it is open
 	flying  int
 }
 
@@ -106,7 +107,7 @@ func (b *breaker) note(turn int, err error) {
 	default:
 		b.flying--
 		if b.allowed++; b.allowed > manyFlying {
-			b.open, b.last = nil, 0
+			b.open, b.last, b.pause = nil, 0, 0
 		}
 	}
 }
@@ -115,9 +116,18 @@ func (b *breaker) note(turn int, err error) {
 // together.
 func (b *breaker) trip(err error) {
 	b.open = notAsked(err, mistaken(b.open))
-	b.again = time.Now().Add(maxPause/2 + rand.N(maxPause/2))
+	b.pause = min(max(minPause, 2*b.pause), maxPause)
+	now := time.Now()
+	b.again = now.Add(b.pause/2 + scatter(now, b.pause/2))
 	b.turn++
 	b.allowed, b.flying = 0, 0
+}
+
+// scatter returns a time below most that differs among processes, as the
+// nanoseconds that their clocks show do. A simulated clock makes it repeat.
+func scatter(now time.Time, most time.Duration) time.Duration {
+	part, _ := bits.Mul64(uint64(now.UnixNano())*0x9e3779b97f4a7c15, uint64(most))
+	return time.Duration(part)
 }
 
 // notAsked returns what calls meet until the store is asked again. Where the

@@ -51,7 +51,7 @@ func strictest(requests []weir.Request) weir.OnFailure {
 func degraded(r *weir.Request, how weir.OnFailure) weir.Decision {
 	d := weir.Decision{Limit: r.Limit.Capacity()}
 	switch {
-	case r.Cost > d.Limit:
+	case r.Cost > d.Limit && r.Mode != weir.Record:
 		d.Reason = weir.Never
 	case how == weir.OnFailureAllow:
 		d.Allowed, d.Reason = true, weir.StoreAllowed

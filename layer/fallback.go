@@ -62,9 +62,10 @@ type Event struct {
 // The strictest of a list's Enforce rows holds for all of it: deny, then local,
 // then allow. A cost above the limit's capacity is a denial by never in any case.
 //
-// When at least half of the last 20 calls have failed, the store is no longer
-// asked, except that after half a second to a second, drawn at random, one call
-// tries it. As they succeed more are let through, until all are.
+// When 16 of the last 20 calls have failed, the store is no longer asked, except
+// that one call tries it after a moment: 50 to 100 ms at first, drawn at random,
+// then twice as long each time, up to half a second to a second. As tries
+// succeed more are let through, until all are.
 //
 // What the shares admitted is not told to the store when it is back, nor are
 // they reset: any Window sees at most what the store admits and what
@@ -198,28 +199,28 @@ func (f *Fallback) wait(ctx context.Context, within time.Duration, p *pass, do f
 		<-f.slots
 		close(ended)
 	}
-	left := func(err error) (time.Duration, error) {
-		return time.Since(start), &weir.StoreError{Unknown: err != errBusy, Err: err}
+	left := func(err error, sent bool) (time.Duration, error) {
+		return time.Since(start), &weir.StoreError{Unknown: sent, Err: err}
 	}
 	select {
 	case f.slots <- struct{}{}:
 		go call()
 	case <-limited.Done():
 		p.leave(errBusy)
-		return left(errBusy)
+		return left(errBusy, false)
 	case <-ctx.Done():
 		cancel()
 		p.leave(errBusy)
-		return left(errBusy)
+		return left(ctx.Err(), false)
 	}
 	select {
 	case <-ended:
 	case <-ctx.Done():
 		context.AfterFunc(limited, func() { p.leave(context.DeadlineExceeded) })
-		return left(ctx.Err())
+		return left(ctx.Err(), true)
 	case <-limited.Done():
 		if late := fmt.Errorf("no answer within %s: %w", within, context.DeadlineExceeded); p.leave(late) {
-			return left(late)
+			return left(late, true)
 		}
 		<-ended // it was a moment before
 	}

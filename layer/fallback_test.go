@@ -77,6 +77,13 @@ func (f *faulty) count() int {
 	return f.asked
 }
 
+// busiest returns how many calls there were at a time.
+func (f *faulty) busiest() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.most
+}
+
 // enter fails, hangs for an hour without looking at ctx, or lets a call through.
 func (f *faulty) enter() error {
 	f.mu.Lock()
@@ -270,15 +277,15 @@ func TestBreaker(t *testing.T) {
 		for range 100 {
 			r.ask(t, "k", weir.OnFailureLocal)
 		}
-		if took := time.Since(start); took != 10*50*time.Millisecond {
-			t.Errorf("100 calls waited for %v in all, want no more than ten deadlines", took)
+		if took := time.Since(start); took != 16*50*time.Millisecond {
+			t.Errorf("100 calls waited for %v in all, want no more than 16 deadlines", took)
 		}
 		// While it hangs it is tried once in half a second to a second.
 		before := r.store.count()
 		for start := time.Now(); time.Since(start) < time.Minute; <-time.After(10 * time.Millisecond) {
 			r.ask(t, "k", weir.OnFailureLocal)
 		}
-		if tries := r.store.count() - before; tries < 55 || tries > 115 {
+		if tries := r.store.count() - before; tries < 60 || tries > 125 {
 			t.Errorf("it was tried %d times in a minute", tries)
 		}
 		r.store.be(nil, false, 0)
@@ -294,6 +301,29 @@ func TestBreaker(t *testing.T) {
 		}
 		if err := r.fallback.Failing(); err != nil {
 			t.Errorf("still failing: %v", err)
+		}
+	})
+}
+
+// TestStall holds that a store that was silent for a moment is used again soon.
+func TestStall(t *testing.T) {
+	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
+		r.store.be(nil, false, 130*time.Millisecond)
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() { r.ask(t, "k", weir.OnFailureAllow) })
+		}
+		callers.Wait()
+		if r.fallback.Failing() == nil {
+			t.Fatal("50 calls that took too long left the breaker closed")
+		}
+		r.store.be(nil, false, 0)
+		start := time.Now()
+		for r.ask(t, "again", weir.OnFailureLocal).Reason != weir.OK {
+			<-time.After(time.Millisecond)
+		}
+		if took := time.Since(start); took > 100*time.Millisecond {
+			t.Errorf("it was used again after %v, want at most 100ms", took)
 		}
 	})
 }
@@ -314,8 +344,8 @@ func TestHerd(t *testing.T) {
 				callers.Go(func() { r.ask(t, fmt.Sprint("k", round), weir.OnFailureAllow) })
 			}
 			callers.Wait()
-			if r.store.most > want {
-				t.Errorf("round %d: %d calls at a time, want %d", round, r.store.most, want)
+			if r.store.busiest() > want {
+				t.Errorf("round %d: %d calls at a time, want %d", round, r.store.busiest(), want)
 			}
 		}
 	})
@@ -326,7 +356,7 @@ func TestErrorRatio(t *testing.T) {
 	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
 		for i := range 200 {
 			r.store.be(nil, false, 0)
-			if i%5 < 2 {
+			if i%4 < 3 {
 				r.store.be(errAway, false, 0)
 			}
 			r.ask(t, "k", weir.OnFailureAllow)
@@ -347,8 +377,24 @@ func TestInFlight(t *testing.T) {
 			callers.Go(func() { r.ask(t, "k", weir.OnFailureLocal) })
 		}
 		callers.Wait()
-		if took := time.Since(start); took != 50*time.Millisecond || r.store.most != 5 {
-			t.Errorf("%d calls in flight for %v, want 5 for 50ms", r.store.most, took)
+		if took := time.Since(start); took != 50*time.Millisecond || r.store.busiest() != 5 {
+			t.Errorf("%d calls in flight for %v, want 5 for 50ms", r.store.busiest(), took)
+		}
+	})
+}
+
+// TestCallerLeavesQueue holds that a caller who leaves before the store was
+// asked learns that nothing was charged.
+func TestCallerLeavesQueue(t *testing.T) {
+	run(t, layer.FallbackOptions{MaxInFlight: 1}, func(t *testing.T, r *rig) {
+		r.store.be(nil, true, 0)
+		r.ask(t, "k", weir.OnFailureLocal)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		_, err := r.Allow(ctx, "k", weir.PerHour(10))
+		var e *weir.StoreError
+		if !errors.As(err, &e) || e.Unknown || !errors.Is(err, context.DeadlineExceeded) || r.store.count() != 1 {
+			t.Errorf("asked %d times, got %v", r.store.count(), err)
 		}
 	})
 }
@@ -367,8 +413,8 @@ func TestQueue(t *testing.T) {
 				}
 			})
 		}
-		if callers.Wait(); degraded.Load() > 0 || r.store.most > 5 {
-			t.Errorf("%d of 100 degraded, %d in flight", degraded.Load(), r.store.most)
+		if callers.Wait(); degraded.Load() > 0 || r.store.busiest() > 5 {
+			t.Errorf("%d of 100 degraded, %d in flight", degraded.Load(), r.store.busiest())
 		}
 	})
 }
@@ -378,7 +424,7 @@ func TestQueue(t *testing.T) {
 func TestCallerLeaves(t *testing.T) {
 	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
 		r.store.be(nil, true, 0)
-		for range 10 {
+		for range 16 {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			_, err := r.Allow(ctx, "k", weir.PerHour(10))
 			cancel()
@@ -389,7 +435,7 @@ func TestCallerLeaves(t *testing.T) {
 		}
 		<-time.After(50 * time.Millisecond)
 		if r.fallback.Failing() == nil {
-			t.Error("ten calls that hung left the breaker closed")
+			t.Error("16 calls that hung left the breaker closed")
 		}
 	})
 }

@@ -95,7 +95,16 @@ func (l *link) close() {
 	old := l.last.Swap(a)
 	l.mu.Unlock()
 	if old != nil && old.ended() && old.client != nil {
-		old.client.Close()
+		end(old.client)
+	}
+}
+
+// end closes a client. That of a Cluster may be looking at its nodes meanwhile
+// and connect to another when it is closed already.
+func end(client rueidis.Client) {
+	client.Close()
+	if client.Mode() == rueidis.ClientModeCluster {
+		time.AfterFunc(dialTimeout+writeTimeout, client.Close)
 	}
 }
 
@@ -113,7 +122,7 @@ func (l *link) renew() {
 	next := &attempt{done: make(chan struct{})}
 	l.last.Store(next)
 	go l.connect(next)
-	go old.client.Close()
+	go end(old.client)
 }
 
 func (l *link) closed() bool {

@@ -352,7 +352,7 @@ func TestBackoff(t *testing.T) {
 			<-time.After(time.Millisecond)
 		}
 		for i := range opened[1:] {
-			high := min(50*time.Millisecond<<i, 2*time.Second)
+			high := min(50*time.Millisecond<<i, maxBackoff)
 			if d := opened[i+1].Sub(opened[i]); d < high/2 || d > high+time.Millisecond {
 				t.Errorf("failure %d was tried again after %v, want %v to %v", i+1, d, high/2, high)
 			}

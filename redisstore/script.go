@@ -207,8 +207,8 @@ func (l *link) run(ctx context.Context, client rueidis.Client, calls []call) []r
 	return results
 }
 
-// again repeats the calls whose results are to be treated so, unless ctx ends
-// before: they have done nothing.
+// again repeats the calls whose results are to be treated so: they have done
+// nothing.
 func (l *link) again(ctx context.Context, client rueidis.Client, calls []call, results []rueidis.RedisResult, t treatment, command command) {
 	var of []int
 	var refused []call
@@ -217,7 +217,7 @@ func (l *link) again(ctx context.Context, client rueidis.Client, calls []call, r
 			of, refused = append(of, i), append(refused, calls[i])
 		}
 	}
-	if len(of) == 0 || t == later && !pause(ctx) || ctx.Err() != nil {
+	if len(of) == 0 || t == later && !pause(ctx) {
 		return
 	}
 	for i, result := range l.trip(ctx, client, refused, command) {

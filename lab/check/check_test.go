@@ -197,10 +197,10 @@ func TestWindowsEdges(t *testing.T) {
 		"the last failed":                  {six(func(o *Op) { o.Err = errors.New("no") }), nil, false},
 		"the last of a larger limit":       {six(func(o *Op) { o.Requests[0].Limit.Max = 6 }), nil, false},
 		"the last of another window":       {six(func(o *Op) { o.Requests[0].Limit.Window = time.Minute }), nil, false},
-		"the first given back before":      {slices.Concat(six(func(*Op) {}), []Op{back1(0, 400*ms, 1, nil)}), nil, false},
-		"the first given back after":       {slices.Concat(six(func(*Op) {}), []Op{back1(0, 1100*ms, 1, nil)}), nil, true},
-		"the first not given back":         {slices.Concat(six(func(*Op) {}), []Op{back1(0, 400*ms, 0, nil)}), nil, true},
-		"the first given back, perhaps":    {slices.Concat(six(func(*Op) {}), []Op{back1(0, 400*ms, 0, errors.New("timeout"))}), nil, false},
+		"the first given back before":      {slices.Concat(six(func(*Op) {}), []Op{firstBack(400*ms, 1, nil)}), nil, false},
+		"the first given back after":       {slices.Concat(six(func(*Op) {}), []Op{firstBack(1100*ms, 1, nil)}), nil, true},
+		"the first not given back":         {slices.Concat(six(func(*Op) {}), []Op{firstBack(400*ms, 0, nil)}), nil, true},
+		"the first given back, perhaps":    {slices.Concat(six(func(*Op) {}), []Op{firstBack(400*ms, 0, errors.New("timeout"))}), nil, false},
 		"reset meanwhile":                  {slices.Concat(six(func(*Op) {}), []Op{{Verb: Cleared, Call: at(ms), Return: at(2 * ms), Requests: six(func(*Op) {})[0].Requests}}), nil, false},
 		"reset before":                     {slices.Concat(six(func(*Op) {}), []Op{{Verb: Cleared, Call: at(-2 * ms), Return: at(-ms), Requests: six(func(*Op) {})[0].Requests}}), nil, true},
 		"six in one fixed window":          {fixed(0), nil, true},
@@ -219,9 +219,9 @@ func TestWindowsEdges(t *testing.T) {
 	}
 }
 
-// back1 gives back the charge of some time at another.
-func back1(charge, call time.Duration, n int64, err error) Op {
-	return Op{Verb: Refunded, Call: at(call), Return: at(call + 1), Receipts: []weir.Receipt{taken("log", charge, charge).Rows[0].Receipt}, N: n, Err: err}
+// firstBack gives back the charge of the time 0.
+func firstBack(call time.Duration, n int64, err error) Op {
+	return Op{Verb: Refunded, Call: at(call), Return: at(call + 1), Receipts: []weir.Receipt{taken("log", 0, 0).Rows[0].Receipt}, N: n, Err: err}
 }
 
 // bucket takes the burst of three, and then a unit each time.
@@ -255,6 +255,13 @@ func TestDoubt(t *testing.T) {
 	}
 	const s, ms = time.Second, time.Millisecond
 	first := told(0, 4, s)
+	bucket := func(from time.Duration, place int64) Op {
+		o := taken("bucket", from, from)
+		o.Rows[0].Limit, o.Rows[0].Remaining, o.Rows[0].ResetAfter = 3, 2, s/5
+		r := &o.Rows[0].Receipt
+		r.Stamp, r.Level, r.Place = o.Call.UnixMicro(), 1, place
+		return o
+	}
 	for name, test := range map[string]struct {
 		ops []Op
 		ok  bool
@@ -278,6 +285,9 @@ func TestDoubt(t *testing.T) {
 		"the last lost, and still there":    {[]Op{first, told(ms, 3, s), Lose(at(2*ms), at(2*ms), at(ms/2)), told(3*ms, 2, s)}, false},
 		"a step forward":                    {[]Op{first, Step(at(ms), s), stamped(told(2*ms, 4, s), s)}, true},
 		"a step forward, and no more left":  {[]Op{first, Step(at(ms), s), stamped(told(2*ms, 3, s), s)}, false},
+		"an unused bucket kept":             {[]Op{bucket(0, 1), bucket(s, 2)}, true},
+		"an unused bucket forgotten":        {[]Op{bucket(0, 1), bucket(s, 1)}, true},
+		"an unused bucket confused":         {[]Op{bucket(0, 1), bucket(s, 3)}, false},
 		"degraded":                          {[]Op{first, local(told(ms, 0, s)), told(2*ms, 3, s)}, true},
 		"degraded, and done as well":        {[]Op{first, done(local(told(ms, 0, s)), ms), told(2*ms, 2, s)}, true},
 		"degraded, and not done":            {[]Op{first, absent(local(told(ms, 0, s))), told(2*ms, 2, s)}, false},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -176,49 +177,52 @@ func refuse(part []porcupine.Operation, patience time.Duration) error {
 			}
 		}
 	}
-	text := fmt.Sprintf("not linearizable: %s: of %d operations at most %d are in order. The last of them:", result, len(part), len(best))
+	text := new(strings.Builder)
+	fmt.Fprintf(text, "not linearizable: %s: of %d operations at most %d are in order. The last of them:", result, len(part), len(best))
 	for _, o := range best[max(0, len(best)-20):] {
-		text += "\n\t" + o.Input.(*input).String()
+		fmt.Fprintf(text, "\n\t%s", o.Input.(*input))
 	}
-	text += "\nDoes not follow:"
 	for _, o := range part {
 		if !slices.Contains(best, o) {
-			return fmt.Errorf("%s\n\t%s", text, o.Input.(*input))
+			fmt.Fprintf(text, "\nDoes not follow:\n\t%s", o.Input.(*input))
+			break
 		}
 	}
-	return errors.New(text)
+	return errors.New(text.String())
 }
 
 // String tells all of an Op in a line.
 func (o *Op) String() string {
-	text := fmt.Sprintf("client %d, %s to %s: %s", o.Client, o.Call.Format(clock), o.Return.Format(clock), o.Verb)
+	text := new(strings.Builder)
+	fmt.Fprintf(text, "client %d, %s to %s: %s", o.Client, o.Call.Format(clock), o.Return.Format(clock), o.Verb)
 	for i := range o.Requests {
 		r := &o.Requests[i]
-		text += fmt.Sprintf(" [%s %d of %q, %s]", r.Mode, r.Cost, r.Key, r.Limit)
+		fmt.Fprintf(text, " [%s %d of %q, %s]", r.Mode, r.Cost, r.Key, r.Limit)
 	}
 	for i := range o.Rows {
-		d := o.Rows[i]
-		text += fmt.Sprintf(" -> %t %s remaining=%d retry=%s reset=%s stamp=%d", d.Allowed, d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter, d.Receipt.Stamp)
+		d := &o.Rows[i]
+		fmt.Fprintf(text, " -> %t %s remaining=%d retry=%s reset=%s stamp=%d", d.Allowed, d.Reason, d.Remaining, d.RetryAfter, d.ResetAfter, d.Receipt.Stamp)
 	}
 	for i := range o.Receipts {
-		text += fmt.Sprintf(" %d of %d at %d of %q", o.Receipts[i].Units, o.Receipts[i].Request.Cost, o.Receipts[i].Stamp, o.Receipts[i].Request.Key)
+		r := &o.Receipts[i]
+		fmt.Fprintf(text, " %d of %d at %d of %q", r.Units, r.Request.Cost, r.Stamp, r.Request.Key)
 	}
 	switch {
 	case o.Err != nil:
-		text += ": " + o.Err.Error()
+		fmt.Fprintf(text, ": %v", o.Err)
 	case o.Verb == Counted:
-		text += fmt.Sprintf(" in %s: %d", o.Last, o.N)
+		fmt.Fprintf(text, " in %s: %d", o.Last, o.N)
 	case o.Verb == Stepped:
-		text += " by " + o.By.String()
+		fmt.Fprintf(text, " by %s", o.By)
 	case o.Verb == Lost:
-		text += " all since " + o.To.Format(clock)
+		fmt.Fprintf(text, " what is newer than %s", o.To.Format(clock))
 	case o.Verb != Taken:
-		text += fmt.Sprintf(": %d", o.N)
+		fmt.Fprintf(text, ": %d", o.N)
 	}
 	if !o.At.IsZero() {
-		text += " (done at " + o.At.Format(clock) + ")"
+		fmt.Fprintf(text, " (done at %s)", o.At.Format(clock))
 	}
-	return text
+	return text.String()
 }
 
 // forest is the states of a history, those tied to each other in one tree.

@@ -131,17 +131,17 @@ func (w *world) step(in *input) (bool, *world) {
 	return !in.judged || got.equal(&a), next
 }
 
-// lose returns the world that is left of w.
+// lose returns the world that is left of w. What is lost is no longer its past.
 func (w *world) lose(in *input) *world {
-	next := &world{states: make([]state, len(w.states)), now: w.now, ahead: w.ahead, past: w}
+	next := &world{states: make([]state, len(w.states)), now: w.now, ahead: w.ahead}
 	if in.To.IsZero() {
 		return next
 	}
-	to := in.To.UnixMicro()
-	for w.past != nil && w.now > to {
-		w = w.past
+	left, to := w, in.To.UnixMicro()
+	for left.past != nil && left.now > to {
+		left = left.past
 	}
-	next.states = w.states
+	next.states, next.past = left.states, left
 	return next
 }
 
@@ -234,10 +234,14 @@ func (w *world) take(now int64, in *input) []told {
 	return rows
 }
 
-// forgot reports whether the store says that a state was new to it. It may
-// forget what is of no use any more.
+// forgot reports whether a receipt says that a state was new to the store. It
+// may forget what is of no use any more.
 func (in *input) forgot(i int, now int64) bool {
-	return len(in.Rows) > i && in.Rows[i].Receipt.Birth == now
+	if !in.judged || in.Rows[i].Receipt.IsZero() {
+		return false
+	}
+	r := &in.Rows[i].Receipt
+	return r.Birth == now || r.Request.Limit.Algorithm == weir.TokenBucket && r.Place == r.Level && r.Back == 0
 }
 
 func (d *told) tell(l *algo.Limit, s *state, now, cost int64) {

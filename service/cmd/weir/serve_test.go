@@ -23,7 +23,7 @@ import (
 // served is a server that runs.
 type served struct {
 	*server
-	output bytes.Buffer
+	output written
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned err
 	err    error
@@ -50,6 +50,24 @@ func serve(t *testing.T, listen listen, args ...string) *served {
 	}()
 	t.Cleanup(func() { _ = s.stopped() })
 	return s
+}
+
+// written is a log that can be read while it is written.
+type written struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (w *written) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.Write(p)
+}
+
+func (w *written) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }
 
 // stopped stops the server and returns what run did.
