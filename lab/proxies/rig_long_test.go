@@ -218,7 +218,7 @@ func serve(t *testing.T, path string, p proxy, env ...string) (address string) {
 	if err := os.WriteFile(config, []byte(read(t, p.name).files["weir.yaml"]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "serve", "--config", config, "--admin", "off")
+	cmd := exec.Command(path, "serve", "--config", config, "--grpc", "off", "--admin", "off")
 	cmd.Env = append(append(os.Environ(), "WEIR_HTTP=127.0.0.1:0"), env...)
 	stderr, err := cmd.StderrPipe()
 	if err == nil {

@@ -81,7 +81,7 @@ func open(t *testing.T) *soak {
 		client: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: workers}},
 		tally:  newTally(), ledger: newLedger(), living: newLiving(), faults: newFaults(),
 	}
-	s.args = []string{"serve", "--http", "127.0.0.1:0", "--admin", "off", "--redis", s.redis.URL(), "--replicas", fmt.Sprint(replicas), "--config", dir}
+	s.args = []string{"serve", "--http", "127.0.0.1:0", "--grpc", "off", "--admin", "off", "--redis", s.redis.URL(), "--replicas", fmt.Sprint(replicas), "--config", dir}
 	for place := range s.processes {
 		s.begin(place)
 	}

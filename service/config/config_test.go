@@ -109,6 +109,10 @@ server:
   deadline: 100ms
   snapshot: limits.snapshot
   snapshot_every: 30s
+  grpc_cert_file: cert.pem
+  grpc_key_file: key.pem
+  grpc_client_ca_file: ca.pem
+  grpc_dialect: draft-03
 `)
 	c := load(t, "slack.yaml")
 	want := `slack global when=map[] by=[] optional=false deny=false shadow=false on_failure=local limit=100/30m
@@ -124,6 +128,7 @@ slack search when=map[path:[/search]] by=["user"] optional=true deny=false shado
 	server := config.Server{
 		HTTP: ":8080", GRPC: "off", RESP: "127.0.0.1:6380", Admin: "[::1]:6070",
 		AdminToken: "s3cret", Inline: &yes, ShadowMode: true, LogLevel: "debug",
+		GRPCTLS: config.TLS{Cert: "cert.pem", Key: "key.pem", ClientCA: "ca.pem"}, GRPCDialect: "draft-03",
 		Redis: config.Redis{
 			URL: "redis://10.0.0.7:6379", Username: "weir", Password: config.Secret{File: "/run/secrets/redis"},
 			Prefix: "limits", KeySecret: config.Secret{File: "/run/secrets/keys"}, Mode: "scripts", Layout: "sorted-set",

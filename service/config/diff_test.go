@@ -128,6 +128,7 @@ func TestChangedSettings(t *testing.T) {
 		"redis_mode": "plain", "redis_layout": "packed", "replicas": "2", "deadline": "2s", "snapshot": "s", "snapshot_every": "2s",
 		"auth_deny_status": "403", "auth_secret_file": "a", "auth_peers": "10.0.0.0/8", "auth_proxies": "10.0.0.1", "auth_attributes": "user=X-User",
 		"auth_ipv6_prefix": "48", "auth_dialect": "none", "auth_jitter": "0.5",
+		"grpc_cert_file": "c", "grpc_key_file": "y", "grpc_client_ca_file": "i", "grpc_dialect": "epoch",
 	}
 	var all config.Server
 	for key, value := range values {

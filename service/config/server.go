@@ -33,6 +33,20 @@ type Server struct {
 	Snapshot Snapshot
 	// Auth is how proxies are answered.
 	Auth Auth
+	// GRPCTLS is what the gRPC address is served with.
+	GRPCTLS TLS
+	// GRPCDialect is that of the headers that Envoy is told to add: draft-10,
+	// draft-03, delta, epoch or none.
+	GRPCDialect string
+}
+
+// TLS holds paths of PEM files; without a Cert there is no TLS.
+type TLS struct {
+	// Cert holds certificates, the server's first, and Key its private key.
+	Cert, Key string
+	// ClientCA, if there is one, holds those that must have signed what clients
+	// show.
+	ClientCA string
 }
 
 // Snapshot holds the settings of the file that what is in memory is kept in.
@@ -97,6 +111,7 @@ const (
 	wantBits    = "how many bits of an IPv6 address tell clients apart, 1 to 128, such as 64"
 	wantDialect = "draft-10, draft-03, delta, epoch or none"
 	wantJitter  = "how much longer at most Retry-After asks to wait, 0 to 1 of the wait, such as 0.1"
+	wantPEM     = "the path of a PEM file"
 	wantPatient = "how long the store may take to answer, 1ms to 10s, such as 50ms"
 )
 
@@ -127,6 +142,10 @@ var settings = []setting{
 	{"auth_attributes", wantHeaders, isHeaders, func(s *Server, v string) { s.Auth.Attributes = Headers(v) }},
 	{"auth_ipv6_prefix", wantBits, within(1, 128, strconv.Atoi), func(s *Server, v string) { s.Auth.IPv6Prefix, _ = strconv.Atoi(v) }},
 	{"auth_dialect", wantDialect, among("draft-10", "draft-03", "delta", "epoch", "none"), func(s *Server, v string) { s.Auth.Dialect = v }},
+	{"grpc_cert_file", wantPEM, notEmpty, func(s *Server, v string) { s.GRPCTLS.Cert = v }},
+	{"grpc_key_file", wantPEM, notEmpty, func(s *Server, v string) { s.GRPCTLS.Key = v }},
+	{"grpc_client_ca_file", wantPEM, notEmpty, func(s *Server, v string) { s.GRPCTLS.ClientCA = v }},
+	{"grpc_dialect", wantDialect, among("draft-10", "draft-03", "delta", "epoch", "none"), func(s *Server, v string) { s.GRPCDialect = v }},
 	{"auth_jitter", wantJitter, within(0, 1, parseFloat), func(s *Server, v string) { s.Auth.Jitter, _ = parseFloat(v) }},
 }
 

@@ -285,7 +285,7 @@ func TestMistakesInTheSettings(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			cancel() // what starts all the same stops at once
 			var out, errs bytes.Buffer
-			code := run(ctx, append([]string{"serve", "--http", "127.0.0.1:0", "--admin", "off"}, test.args...), nil, &out, &errs)
+			code := run(ctx, append([]string{"serve", "--http", "127.0.0.1:0", "--grpc", "off", "--admin", "off"}, test.args...), nil, &out, &errs)
 			if last := lastLine(errs.String()); code != 2 || !strings.HasPrefix(last, "weir: ") || !strings.Contains(last, test.want) {
 				t.Errorf("exit %d, %q, want 2 and %q", code, errs.String(), test.want)
 			}

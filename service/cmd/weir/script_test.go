@@ -50,6 +50,7 @@ func TestScript(t *testing.T) {
 // background is a server in a process of its own.
 type background struct {
 	http, admin string // the URLs of its doors
+	grpc        string // the address of that one
 	cmd         *exec.Cmd
 	done        chan error // what Wait returned, once; then it is closed
 }
@@ -62,7 +63,7 @@ var listening = regexp.MustCompile(`listening door=(\w+) address=(\S+)`)
 // begin starts weir serve and returns once it serves. It logs to server.log.
 func begin(dir string, env []string, args ...string) (*background, error) {
 	b := &background{cmd: exec.Command("weir", append([]string{"serve"}, args...)...), done: make(chan error, 1)}
-	b.cmd.Dir, b.cmd.Env = dir, append(os.Environ(), env...)
+	b.cmd.Dir, b.cmd.Env = dir, append(append(os.Environ(), "WEIR_GRPC=off"), env...)
 	stderr, err := b.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -76,10 +77,15 @@ func begin(dir string, env []string, args ...string) (*background, error) {
 	}
 	lines := bufio.NewScanner(io.TeeReader(stderr, log))
 	for lines.Scan() {
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil && m[1] == "http" {
-			b.http = "http://" + m[2]
-		} else if m != nil {
-			b.admin = "http://" + m[2]
+		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
+			switch m[1] {
+			case "http":
+				b.http = "http://" + m[2]
+			case "grpc":
+				b.grpc = m[2]
+			case "admin":
+				b.admin = "http://" + m[2]
+			}
 		}
 		if strings.HasSuffix(lines.Text(), " serving") {
 			go func() {

@@ -24,6 +24,7 @@ import (
 	"github.com/weirlimit/weir/service/config"
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
+	"github.com/weirlimit/weir/service/rlsapi"
 )
 
 func serveCmd() *cobra.Command {
@@ -58,6 +59,11 @@ and may have user:password@ before the host, a database as /DB or ?db=DB, and
 parameters such as ?ca=FILE. Others can see a password there: better set
 $WEIR_REDIS_PASSWORD or --redis-password-file, with the user in the URL or in
 $WEIR_REDIS_USERNAME. The rights that the user needs are in examples/weir.acl.
+
+Envoy and other clients of envoyproxy/ratelimit ask over gRPC, or POST /json. gRPC
+is served with TLS if the server mapping of a config file has grpc_cert_file and
+grpc_key_file, and asks clients for certificates if it has grpc_client_ca_file.
+These files are read again when they change.
 
 What is wrong with the settings ends the program with a sentence that says so. A
 server that is out of reach, or takes longer than --deadline, does not: until it
@@ -126,7 +132,14 @@ var starting, serving, stopping = "starting", "serving", "stopping"
 type door struct {
 	name     string
 	listener net.Listener
-	server   *http.Server
+	server   answerer
+}
+
+// answerer is an *http.Server, or what serves in the same way.
+type answerer interface {
+	Serve(l net.Listener) error
+	Shutdown(ctx context.Context) error
+	Close() error
 }
 
 // open loads what is configured and opens the doors. Nothing is answered
@@ -142,10 +155,6 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	auth, err := openAuth(set.Auth)
-	if err != nil {
-		return nil, err
-	}
 	s := &server{log: log}
 	s.state.Store(&starting)
 	if set.Snapshot.File != "" {
@@ -156,7 +165,7 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log)})
+	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log), Shadow: set.ShadowMode})
 	if loaded.Policy != nil {
 		engine.Load(loaded.Policy, set.inline())
 		if once == nil {
@@ -165,23 +174,43 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 			log.Warn("the config is not loaded again when it changes", "because", once)
 		}
 	}
-	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Auth: auth}
-	for _, d := range []struct {
-		name, address string
-		handler       http.Handler
-	}{{"http", set.HTTP, httpapi.New(o)}, {"admin", set.Admin, httpapi.Admin(o)}} {
-		if err := s.openDoor(d.name, d.address, d.handler, listen); err != nil {
-			return nil, errors.Join(err, s.close())
-		}
+	if err := s.openDoors(engine, set, listen); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
 	s.greet(loaded, set)
 	return s, nil
 }
 
+func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) error {
+	auth, err := openAuth(set.Auth)
+	if err != nil {
+		return err
+	}
+	envoy, err := openEnvoy(set.Server, s.log)
+	if err != nil {
+		return err
+	}
+	envoy.Engine, envoy.Ready = engine, func() bool { return s.ready().Ready }
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Auth: auth}
+	callers, reference := http.NewServeMux(), rlsapi.Handler(envoy)
+	callers.Handle("/", httpapi.New(o))
+	callers.Handle("/json", reference)
+	callers.Handle("/healthcheck", reference)
+	for _, d := range []struct {
+		name, address string
+		server        answerer
+	}{{"http", set.HTTP, s.overHTTP(callers)}, {"grpc", set.GRPC, rlsapi.New(envoy)}, {"admin", set.Admin, s.overHTTP(httpapi.Admin(o))}} {
+		if err := s.openDoor(d.name, d.address, d.server, listen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // listen is net.Listen.
 type listen func(network, address string) (net.Listener, error)
 
-func (s *server) openDoor(name, address string, handler http.Handler, listen listen) error {
+func (s *server) openDoor(name, address string, server answerer, listen listen) error {
 	if address == off {
 		return nil
 	}
@@ -192,7 +221,12 @@ func (s *server) openDoor(name, address string, handler http.Handler, listen lis
 	case err != nil:
 		return fmt.Errorf("--%s %s cannot be opened: %w", name, address, err)
 	}
-	s.doors = append(s.doors, door{name, l, &http.Server{
+	s.doors = append(s.doors, door{name, l, server})
+	return nil
+}
+
+func (s *server) overHTTP(handler http.Handler) *http.Server {
+	return &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: readHeaderTime,
 		ReadTimeout:       readTime,
@@ -200,8 +234,7 @@ func (s *server) openDoor(name, address string, handler http.Handler, listen lis
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelWarn),
-	}})
-	return nil
+	}
 }
 
 // greet says what is served and where.
@@ -214,10 +247,8 @@ func (s *server) greet(loaded *config.Config, set settings) {
 	for _, d := range s.doors {
 		s.log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
 	}
-	for _, d := range [][2]string{{"grpc", set.GRPC}, {"resp", set.RESP}} {
-		if name, address := d[0], d[1]; address != "" && address != off {
-			s.log.Warn("this version cannot open a door that was asked for", "door", name, "address", address)
-		}
+	if set.RESP != "" && set.RESP != off {
+		s.log.Warn("this version cannot open a door that was asked for", "door", "resp", "address", set.RESP)
 	}
 }
 
@@ -306,11 +337,18 @@ func (s *server) stop() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), drain)
 	defer cancel()
+	var callers sync.WaitGroup
 	for _, d := range s.doors {
-		if err := d.server.Shutdown(ctx); err != nil {
-			s.log.Warn("connections were cut off, having taken too long", "door", d.name)
+		if d.name == "admin" {
+			callers.Wait()
 		}
+		callers.Go(func() {
+			if err := d.server.Shutdown(ctx); err != nil {
+				s.log.Warn("connections were cut off, having taken too long", "door", d.name)
+			}
+		})
 	}
+	callers.Wait()
 	defer s.log.Info("stopped")
 	s.closeDoors()
 	if s.keeper != nil {

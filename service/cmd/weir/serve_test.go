@@ -34,7 +34,7 @@ func serve(t *testing.T, listen listen, args ...string) *served {
 	t.Helper()
 	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	addFlags(flags)
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(append([]string{"--grpc", "off"}, args...)); err != nil {
 		t.Fatal(err)
 	}
 	s := &served{done: make(chan struct{})}
@@ -317,7 +317,7 @@ func TestWhatGoesWrongInADoorIsLogged(t *testing.T) {
 		}
 		network, s := pipes{}, server{log: log}
 		panics := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") })
-		if err := s.openDoor("http", callers, panics, network.listen); err != nil {
+		if err := s.openDoor("http", callers, s.overHTTP(panics), network.listen); err != nil {
 			t.Fatal(err)
 		}
 		d := s.doors[0]

@@ -19,7 +19,7 @@ const off = "off"
 
 // settings are what `weir serve` runs with. Each is a flag, or else an
 // environment variable, or else in the server mapping of a config file, or
-// else its default. GRPC and RESP are empty unless asked for.
+// else its default. RESP is empty unless asked for.
 type settings struct {
 	config.Server
 	logFormat string
@@ -30,7 +30,7 @@ type settings struct {
 func addFlags(flags *pflag.FlagSet) {
 	flags.StringArray("config", nil, "file or directory with rules; may be repeated ($WEIR_CONFIG is a list like $PATH)")
 	flags.String("http", "", "address for HTTP, or off (default :8080)")
-	flags.String("grpc", "", "address for gRPC, or off; this version does not serve it yet")
+	flags.String("grpc", "", "address for Envoy's rate limit service over gRPC, or off (default :8081)")
 	flags.String("resp", "", "address for the Redis protocol, or off; this version does not serve it yet")
 	flags.String("admin", "", "address for operators, or off (default 127.0.0.1:6070)")
 	flags.String("admin-token", "", "token that operators must send; others can see it here, so better set $WEIR_ADMIN_TOKEN")
@@ -44,6 +44,7 @@ func addFlags(flags *pflag.FlagSet) {
 	flags.String("deadline", "", "how long the server may take before it is decided without it (default 50ms)")
 	flags.String("snapshot", "", "file to keep limits in across restarts if they are in memory: written on a stop and every --snapshot-every, read at the start")
 	flags.String("snapshot-every", "", "how often, which is how much a crash forgets; at least 1s (default 1m)")
+	flags.Bool("shadow-mode", false, "decide and count, but deny nothing")
 	flags.String("log-level", "", "debug, info, warn or error (default info)")
 	flags.String("log-format", "", "text or json (default text)")
 }
@@ -72,7 +73,7 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		value           *string
 	}{
 		{"http", ":8080", &s.HTTP},
-		{"grpc", "", &s.GRPC},
+		{"grpc", ":8081", &s.GRPC},
 		{"resp", "", &s.RESP},
 		{"admin", "127.0.0.1:6070", &s.Admin},
 		{"admin-token", "", &s.AdminToken},
@@ -93,9 +94,9 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 			*o.value = o.otherwise
 		}
 	}
-	for _, name := range []string{"replicas", "deadline", "snapshot-every"} {
-		if text, _ := flags.GetString(name); flags.Changed(name) {
-			if err := s.Set(strings.ReplaceAll(name, "-", "_"), "--"+name, text); err != nil {
+	for _, name := range []string{"replicas", "deadline", "snapshot-every", "shadow-mode"} {
+		if flag := flags.Lookup(name); flag.Changed {
+			if err := s.Set(strings.ReplaceAll(name, "-", "_"), "--"+name, flag.Value.String()); err != nil {
 				return s, err
 			}
 		}
@@ -104,8 +105,8 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 }
 
 func (s settings) check() error {
-	if s.HTTP == off && s.Admin == off {
-		return errors.New("--http and --admin are both off: leave one open, such as --http :8080")
+	if s.HTTP == off && s.GRPC == off && s.Admin == off {
+		return errors.New("--http, --grpc and --admin are all off: leave one open, such as --http :8080")
 	}
 	for _, door := range [][2]string{{"http", s.HTTP}, {"grpc", s.GRPC}, {"resp", s.RESP}, {"admin", s.Admin}} {
 		if name, address := door[0], door[1]; address != "" && address != off && !isAddress(address) {
@@ -116,6 +117,8 @@ func (s settings) check() error {
 		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
 	}
 	switch {
+	case (s.GRPCTLS.Cert == "") != (s.GRPCTLS.Key == ""), s.GRPCTLS.Cert == "" && s.GRPCTLS.ClientCA != "":
+		return errors.New("TLS needs a certificate and its key: set both grpc_cert_file and grpc_key_file in the server settings, and with them, if you want, grpc_client_ca_file")
 	case s.Snapshot.File != "" && s.Redis.URL != "":
 		return fmt.Errorf("--snapshot %s is for limits in memory, and with --redis they are on the server: leave one of them out", s.Snapshot.File)
 	case s.Snapshot.File == "" && s.Snapshot.Every != 0:
