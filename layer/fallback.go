@@ -189,9 +189,15 @@ var errBusy = errors.New("the calls before this one have not ended")
 // *weir.StoreError, says why do has not ended.
 func (f *Fallback) wait(ctx context.Context, within time.Duration, p *pass, do func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
-	// A caller who leaves does not show how the store is: the call goes on for
-	// as long as it may.
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
+	// A caller who leaves, or has little time, does not show how the store is:
+	// the call goes on for as long as it may.
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.options.Deadline)
+	var soon <-chan time.Time
+	if within < f.options.Deadline {
+		timer := time.NewTimer(within)
+		defer timer.Stop()
+		soon = timer.C
+	}
 	ended := make(chan struct{})
 	call := func() {
 		defer cancel()
@@ -202,29 +208,42 @@ func (f *Fallback) wait(ctx context.Context, within time.Duration, p *pass, do f
 	left := func(err error, sent bool) (time.Duration, error) {
 		return time.Since(start), &weir.StoreError{Unknown: sent, Err: err}
 	}
+	unasked := func(err error) (time.Duration, error) {
+		cancel()
+		p.leave(errBusy)
+		return left(err, false)
+	}
+	var why error
 	select {
 	case f.slots <- struct{}{}:
 		go call()
 	case <-limited.Done():
-		p.leave(errBusy)
-		return left(errBusy, false)
+		return unasked(errBusy)
+	case <-soon:
+		return unasked(errBusy)
 	case <-ctx.Done():
-		cancel()
-		p.leave(errBusy)
-		return left(ctx.Err(), false)
+		return unasked(ctx.Err())
 	}
 	select {
 	case <-ended:
-	case <-ctx.Done():
-		context.AfterFunc(limited, func() { p.leave(context.DeadlineExceeded) })
-		return left(ctx.Err(), true)
+		return time.Since(start), nil
 	case <-limited.Done():
-		if late := fmt.Errorf("no answer within %s: %w", within, context.DeadlineExceeded); p.leave(late) {
-			return left(late, true)
+		if why = tooLate(within); p.leave(why) {
+			return left(why, true)
 		}
 		<-ended // it was a moment before
+		return time.Since(start), nil
+	case <-soon:
+		why = tooLate(within)
+	case <-ctx.Done():
+		why = ctx.Err()
 	}
-	return time.Since(start), nil
+	context.AfterFunc(limited, func() { p.leave(tooLate(f.options.Deadline)) })
+	return left(why, true)
+}
+
+func tooLate(within time.Duration) error {
+	return fmt.Errorf("no answer within %s: %w", within, context.DeadlineExceeded)
 }
 
 // call is wait for what is no Take.

@@ -239,6 +239,23 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
+// TestShortDeadline holds that a rule that has less time than the store takes
+// does not keep the others from it.
+func TestShortDeadline(t *testing.T) {
+	run(t, layer.FallbackOptions{}, func(t *testing.T, r *rig) {
+		r.store.be(nil, false, 10*time.Millisecond)
+		for range 100 {
+			d, err := r.AllowAll(t.Context(), weir.Request{Key: "k", Limit: weir.PerHour(10), Deadline: time.Millisecond})
+			if err != nil || d.Reason != weir.StoreLocal {
+				t.Fatalf("within 1ms of a store that takes 10ms: %v, %v", d.Reason, err)
+			}
+		}
+		if d := r.ask(t, "other", weir.OnFailureLocal); d.Reason != weir.OK {
+			t.Errorf("within 50ms: %v, failing: %v", d.Reason, r.fallback.Failing())
+		}
+	})
+}
+
 // TestLate holds that what comes just in time counts, and what does not is not waited for.
 func TestLate(t *testing.T) {
 	for _, test := range []struct {

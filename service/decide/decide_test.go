@@ -444,6 +444,7 @@ func TestRulesSayWhatAFailureDoes(t *testing.T) {
 				if took := time.Since(start); err != nil || got != test.want || took != test.took {
 					t.Errorf("%s after %v, %v, want %s after %v", got, took, err, test.want, test.took)
 				}
+				<-time.After(time.Second) // the call to the store has no more
 			})
 		})
 	}
