@@ -36,34 +36,17 @@ func TestSlowDials(t *testing.T) {
 // slow returns the address of a server that leads to another, a while after it
 // has been connected to.
 func slow(t *testing.T, to string, after time.Duration) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	go func() {
-		for {
-			from, err := l.Accept()
-			if err != nil {
-				return
-			}
-			time.AfterFunc(after, func() { pipe(from, to) })
+	return listen(t, func(from net.Conn) {
+		<-time.After(after)
+		server, err := net.Dial("tcp", to)
+		if err != nil {
+			return
 		}
-	}()
-	return l.Addr().String()
-}
-
-func pipe(from net.Conn, address string) {
-	to, err := net.Dial("tcp", address)
-	if err != nil {
-		_ = from.Close()
-		return
-	}
-	for _, way := range [][2]net.Conn{{from, to}, {to, from}} {
 		go func() {
-			_, _ = io.Copy(way[0], way[1])
-			_ = way[0].Close()
-			_ = way[1].Close()
+			_, _ = io.Copy(from, server)
+			_ = from.Close()
 		}()
-	}
+		_, _ = io.Copy(server, from)
+		_ = server.Close()
+	})
 }

@@ -48,7 +48,7 @@ var others = []fault{
 		end:   heal,
 	},
 	{
-		name:   "restart with LOADING",
+		name: "restart with LOADING",
 		harm: some, direct: true, loses: true, says: "LOADING", // which is over when Restart returns
 		// A key takes 0.5 ms to load, and the server answers in between.
 		config: []string{"enable-debug-command local", "key-load-delay 500", "loading-process-events-interval-bytes 1024"},

@@ -221,11 +221,11 @@ func (r *record) judge(s *simulation) error {
 	return nil
 }
 
-// refused reports whether the store has refused a call of the process before the
-// end of this one, because of a mistake in the settings.
+// refused reports whether the process was told of a mistake in the settings, by
+// any call, before the end of this one.
 func (s *simulation) refused(r *record) bool {
 	return slices.ContainsFunc(s.records, func(o record) bool {
-		return o.process == r.process && o.trip.refused && !o.Call.After(r.Return)
+		return o.process == r.process && o.trip.refusedBy(r.Return)
 	})
 }
 
@@ -234,7 +234,7 @@ func (s *simulation) refused(r *record) bool {
 // allow, and of the call that was refused it has to.
 func (r *record) follows(refused bool) error {
 	how := strictest(r.Requests)
-	if how == weir.OnFailureAllow && refused && (r.trip.refused || !r.says(weir.StoreAllowed)) {
+	if how == weir.OnFailureAllow && refused && (r.trip.refusedBy(r.Return) || !r.says(weir.StoreAllowed)) {
 		how = weir.OnFailureLocal
 	}
 	for i, d := range r.Rows {

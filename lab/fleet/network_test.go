@@ -61,9 +61,13 @@ type trip struct {
 	stubborn           time.Duration
 	connection         int
 	sent               bool
-	refused            bool        // for a mistake in the settings, and told so
+	refused            time.Time   // when it was told of a mistake in the settings; its caller may have left
 	done               []time.Time // when, for each list
 }
+
+// refusedBy reports whether the trip had been told of a mistake in the settings
+// at a time.
+func (t *trip) refusedBy(at time.Time) bool { return !t.refused.IsZero() && !t.refused.After(at) }
 
 type tripKey struct{}
 
@@ -172,7 +176,9 @@ func (l *link) call(ctx context.Context, do func(*trip)) error {
 	}()
 	select {
 	case <-answered:
-		t.refused = errors.Is(r.err, errPassword)
+		if errors.Is(r.err, errPassword) {
+			t.refused = r.answered
+		}
 		return r.err
 	case <-ctx.Done():
 	}
