@@ -17,6 +17,7 @@
 //   - A [Store] remembers what was taken and owns the clock; [Memory] is the
 //     one for a single process. It decides a [List] of Requests all-or-nothing.
 //   - A [Limiter] is what callers hold: thin doors over a Store.
+//   - A [Reservation] holds units until it is known how many were used.
 //
 // The limit is an argument of the call, so plans, tenants and users need no
 // registry, and another Max acts at once on what has been recorded.

@@ -362,3 +362,27 @@ func ExampleMemory() {
 	// true false 1µs true
 	// 1000 kept, 1001 evicted
 }
+
+// A model's answer costs as many tokens as it will have: an estimate is held
+// while it works, and settled when they have been counted.
+func ExampleLimiter_Reserve() {
+	ctx := context.Background()
+	lim := weir.New(weir.Options{})
+	calls, tokens := weir.PerMinute(60), weir.PerDay(100_000)
+	complete := func(prompt string) (used int64) { return 1_250 }
+
+	r, err := lim.Reserve(ctx,
+		weir.Request{Key: "calls:alice", Limit: calls},
+		weir.Request{Key: "tokens:alice", Limit: tokens, Cost: 4_000})
+	if err != nil || !r.Allowed {
+		return
+	}
+	defer r.Cancel(ctx) // gives everything back, unless it was committed
+	used := complete("Why is the sky blue?")
+	if err := r.Commit(ctx, 1, used); err != nil {
+		fmt.Println(err)
+	}
+	d, _ := lim.Peek(ctx, "tokens:alice", tokens)
+	fmt.Println(d.Remaining, "tokens are left")
+	// Output: 98750 tokens are left
+}

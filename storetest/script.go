@@ -21,6 +21,9 @@ import (
 //	at TIME charge N [NAME] EXPECT        Charge
 //	at TIME all NAME*N[:MODE]... [as R] EXPECT   AllowAll; MODE is shadow, peek or record
 //	        row NAME EXPECT               a row of the list above, by position
+//	at TIME reserve NAME*N[:MODE]... as R EXPECT   Reserve, with rows as all has
+//	at TIME commit R [N]...               Commit: how many each has used
+//	at TIME cancel R gives N              Cancel
 //	at TIME refund R [N] gives N          Refund of (n units of each of) the receipts R
 //	at TIME oldest N [NAME] gives N       RefundOldest
 //	at TIME count DURATION [NAME] is N    Count
@@ -44,8 +47,9 @@ type Step struct {
 	Rows    []Row         // limit, take, peek, charge, all, oldest, count, reset: the keys
 	Limit   weir.Limit    // limit
 	N       int64         // refund: units of each receipt, 0 for all
+	Used    []int64       // commit
 	Last    time.Duration // count
-	Receipt string        // refund, or what "as" names
+	Receipt string        // refund, commit, cancel, or what "as" names
 	Want    *Want         // nil: nothing is expected
 	Number  int64         // what "gives" or "is" expects
 }
@@ -147,12 +151,20 @@ func parseAt(f []string) (Step, error) {
 		step.Rows[0].Name = p.name("as", "ok", "deny", "never")
 		step.Receipt = p.as()
 		step.Want = p.want()
-	case "all":
+	case "all", "reserve":
 		for strings.Contains(p.peek(), "*") {
 			step.Rows = append(step.Rows, p.row())
 		}
 		step.Receipt = p.as()
 		step.Want = p.want()
+	case "commit":
+		step.Receipt = p.next()
+		for p.peek() != "" {
+			step.Used = append(step.Used, p.number())
+		}
+	case "cancel":
+		step.Receipt = p.next()
+		step.Number = p.after("gives")
 	case "refund":
 		step.Receipt = p.next()
 		if p.peek() != "gives" {
@@ -298,8 +310,12 @@ func (s Step) String() string {
 		return fmt.Sprintf("at %s count %s %s is %d", s.At, s.Last, s.Rows[0].Name, s.Number)
 	case "reset":
 		return fmt.Sprintf("at %s reset %s is %d", s.At, s.Rows[0].Name, s.Number)
-	case "all":
-		fmt.Fprintf(&b, "at %s all", s.At)
+	case "commit":
+		return strings.TrimRight(fmt.Sprintf("at %s commit %s %s", s.At, s.Receipt, strings.Trim(fmt.Sprint(s.Used), "[]")), " ")
+	case "cancel":
+		return fmt.Sprintf("at %s cancel %s gives %d", s.At, s.Receipt, s.Number)
+	case "all", "reserve":
+		fmt.Fprintf(&b, "at %s %s", s.At, s.Verb)
 		for _, r := range s.Rows {
 			fmt.Fprintf(&b, " %s*%d:%s", r.Name, r.Cost, r.Mode)
 		}
@@ -319,10 +335,11 @@ type player struct {
 	limiter  *weir.Limiter
 	limits   map[string]weir.Limit
 	receipts map[string][]weir.Receipt
+	reserved map[string]*weir.Reservation
 }
 
 func newPlayer(open Open) (*player, error) {
-	p := &player{limits: make(map[string]weir.Limit), receipts: make(map[string][]weir.Receipt)}
+	p := &player{limits: make(map[string]weir.Limit), receipts: make(map[string][]weir.Receipt), reserved: make(map[string]*weir.Reservation)}
 	store, err := open(p.clock.Now)
 	if err != nil {
 		return nil, err
@@ -334,7 +351,7 @@ func newPlayer(open Open) (*player, error) {
 // answer is what a step came to.
 type answer struct {
 	weir.Decision
-	number int64   // what refund, oldest, count and reset return
+	number int64   // what cancel, refund, oldest, count and reset return
 	gave   []int64 // refund: units given back of each receipt
 }
 
@@ -366,6 +383,19 @@ func (p *player) do(s Step) (a answer, err error) {
 		if s.Receipt != "" {
 			p.receipts[s.Receipt] = a.Receipts()
 		}
+	case "reserve":
+		rs := make([]weir.Request, len(s.Rows))
+		for i, r := range s.Rows {
+			rs[i] = p.request(r)
+		}
+		var r *weir.Reservation
+		if r, err = p.limiter.Reserve(ctx, rs...); err == nil {
+			a.Decision, p.reserved[s.Receipt] = r.Decision, r
+		}
+	case "commit":
+		err = p.reserved[s.Receipt].Commit(ctx, s.Used...)
+	case "cancel":
+		a.number, err = p.reserved[s.Receipt].Cancel(ctx)
 	case "refund":
 		for _, r := range p.receipts[s.Receipt] {
 			if s.N > 0 {
@@ -389,9 +419,9 @@ func (p *player) do(s Step) (a answer, err error) {
 // check compares an answer with what the step wants.
 func (s Step) check(a answer) error {
 	switch s.Verb {
-	case "limit":
+	case "limit", "commit":
 		return nil
-	case "refund", "oldest", "count", "reset":
+	case "cancel", "refund", "oldest", "count", "reset":
 		if a.number != s.Number {
 			return fmt.Errorf("got %d", a.number)
 		}
