@@ -172,8 +172,7 @@ func (d *document) limit(n *node, p policy.Path) weir.Limit {
 		return weir.Limit{}
 	}
 	l, err := weir.ParseLimit(text)
-	var invalid *weir.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*weir.InvalidError](err); ok {
 		d.fail(n, p, "%q: want %s", invalid.Value, invalid.Want)
 		return weir.Limit{}
 	}
@@ -208,8 +207,7 @@ func (d *document) join(k, rule limitKeys, p policy.Path) weir.Limit {
 		joined.Algorithm = k.algorithm
 	}
 	joined.Epoch = l.Epoch || k.epoch
-	var invalid *weir.InvalidError
-	if errors.As(joined.Validate(), &invalid) {
+	if invalid, ok := errors.AsType[*weir.InvalidError](joined.Validate()); ok {
 		d.fail(k.at[key], p.At(key), "%s %s: want %s", invalid.Field, invalid.Value, invalid.Want)
 		return l
 	}

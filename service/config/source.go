@@ -238,8 +238,7 @@ func readAll(name string) (string, error) {
 }
 
 func (l *loader) unreadable(order int, name string, err error) {
-	var pathErr *fs.PathError
-	if errors.As(err, &pathErr) {
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
 		err = pathErr.Err
 	}
 	l.errs = append(l.errs, &Error{Place: Place{File: name, order: order}, Message: "cannot be read: " + err.Error()})

@@ -329,8 +329,7 @@ func joinReceipts(receipts []weir.Receipt) string {
 // renamed returns an InvalidError with the field and value as the caller knows
 // them.
 func renamed(err error, field, value string) error {
-	var invalid *weir.InvalidError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*weir.InvalidError](err); ok {
 		return &weir.InvalidError{Field: field, Value: value, Want: invalid.Want}
 	}
 	return err

@@ -74,8 +74,7 @@ func (o *outage) fail(err error) {
 // tell writes a line, at most one in lineTime about causes with the same advice.
 func (o *outage) tell() {
 	ctx, level, advice := context.Background(), slog.LevelWarn, ""
-	var e *weir.StoreError
-	if errors.As(o.cause, &e) {
+	if e, ok := errors.AsType[*weir.StoreError](o.cause); ok {
 		advice = e.Hint
 		if e.Settings {
 			level = slog.LevelError

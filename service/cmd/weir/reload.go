@@ -113,8 +113,7 @@ func (r *reloader) status() string {
 // shows, and how many more there are.
 func firstOf(err error) string {
 	more := 0
-	var wrong config.Errors
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[config.Errors](err); ok {
 		err, more = wrong[0], len(wrong)-1
 	}
 	text, _, _ := strings.Cut(err.Error(), "\n")
