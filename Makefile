@@ -21,7 +21,7 @@ test: redis-server ## every module, by itself, with -race; a fifth of the random
 	for dir in $(MODULES); do (cd $$dir && go vet ./...); done
 	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build ./... && go vet ./... && go test -short -race -count=1 ./...); done
 
-test-all: redis-server ## all of them, through go.work, what takes long (build tag long, needs nutcracker), 20,000 runs of each fuzz target
+test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker, fetches nginx, Caddy and HAProxy), 20,000 runs of each fuzz target
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done

@@ -3,6 +3,7 @@ package rlsapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/httplimit"
+	"github.com/weirlimit/weir/layer"
 	"github.com/weirlimit/weir/policy"
 	"github.com/weirlimit/weir/service/config"
 	"github.com/weirlimit/weir/service/decide"
@@ -55,6 +57,15 @@ rules:
   - {name: banned, when: {rule: banned}, deny: true}
 `
 
+// failing has a domain for each of the things to do without the store.
+const failing = `
+domain: on-%[1]s
+on_failure: %[1]s
+descriptors:
+  - key: user
+    rate_limit: {unit: minute, requests_per_unit: 3}
+`
+
 // options returns what serves edge and native, at 17.25 s past midnight of a
 // Thursday, New Year's Day of 2026.
 func options(t *testing.T, o decide.Options) rlsapi.Options {
@@ -64,7 +75,11 @@ func options(t *testing.T, o decide.Options) rlsapi.Options {
 		o.Limiter = weir.New(weir.Options{Store: weir.NewMemory(weir.MemoryOptions{Now: func() time.Time { return now }})})
 	}
 	dir := t.TempDir()
-	for name, text := range map[string]string{"edge.yaml": edge, "native.yaml": native} {
+	files := map[string]string{"edge.yaml": edge, "native.yaml": native}
+	for _, how := range []string{"local", "allow", "deny"} {
+		files[how+".yaml"] = fmt.Sprintf(failing, how)
+	}
+	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -333,6 +348,38 @@ func TestFailures(t *testing.T) {
 				t.Errorf("got %v, %v, want %v", got, err, test.want)
 			}
 		})
+	}
+}
+
+// Where the store fails the rules say what then, and the answer says so.
+func TestOnFailure(t *testing.T) {
+	out := func(context.Context) error { return &weir.StoreError{Err: errors.New("connection refused")} }
+	store := layer.NewFallback(layer.FallbackOptions{Store: broken{fails: out}, Replicas: 3})
+	_, conn := serve(t, options(t, decide.Options{Limiter: weir.New(weir.Options{Store: store})}))
+	for _, test := range []struct{ how, want, reason string }{
+		{"local", "OK OVER_LIMIT", "store_unavailable_local"}, // a third of 3
+		{"allow", "OK OK", "store_unavailable_allowed"},
+		{"deny", "OVER_LIMIT OVER_LIMIT", "store_unavailable_denied"},
+	} {
+		r := parse(t, `domain: "on-`+test.how+`" descriptors {entries {key: "user" value: "alice"}}`, &rls.RateLimitRequest{})
+		var codes []string
+		for range 2 {
+			got, err := rls.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes = append(codes, got.GetOverallCode().String())
+			headers := make(map[string]string)
+			for _, h := range got.GetResponseHeadersToAdd() {
+				headers[h.GetKey()] = h.GetValue()
+			}
+			if headers["Weir-Reason"] != test.reason {
+				t.Errorf("%s: got headers %v", test.how, headers)
+			}
+		}
+		if got := strings.Join(codes, " "); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.how, got, test.want)
+		}
 	}
 }
 

@@ -28,6 +28,7 @@ func TestReadme(t *testing.T) {
 	r := reader{t: t, root: root, dir: t.TempDir()}
 	r.real = []string{"localhost:6379", redistest.Start(t, redistest.Options{}).Addr()}
 	r.copy("examples/website.yaml", "website.yaml")
+	r.copy("examples/envoy.yaml", "envoy.yaml")
 	r.copy("sim/testdata/access-extract.log", "access.log")
 	r.serve() // make run
 	blocks := regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
