@@ -78,7 +78,9 @@ func write(w http.ResponseWriter, code rls.RateLimitResponse_Code, text []byte) 
 	if code == rls.RateLimitResponse_OVER_LIMIT {
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	_, _ = w.Write(text) // fails only if the caller has gone
+	// protojson puts spaces in at random; the encoder takes them out. It fails
+	// only if the caller has gone.
+	_ = json.NewEncoder(w).Encode(json.RawMessage(text))
 }
 
 // refuse answers as RFC 9457 writes errors.

@@ -177,7 +177,7 @@ func TestJSON(t *testing.T) {
 		if err := protojson.Unmarshal(w.Body.Bytes(), &got); err != nil || !proto.Equal(&got, parse(t, test.want, &rls.RateLimitResponse{})) {
 			t.Errorf("%s: got %s, %v\nwant %s", test.body, w.Body, err, test.want)
 		}
-		if !strings.Contains(w.Body.String(), `"overallCode"`) || w.Header().Get("Content-Type") != "application/json" {
+		if !strings.HasPrefix(w.Body.String(), `{"overallCode":"`) || !strings.HasSuffix(w.Body.String(), "}\n") || w.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("%s: got %v %s", test.body, w.Header(), w.Body)
 		}
 	}
