@@ -38,6 +38,7 @@ var law = []row{
 	{"internal/redistest", nil, nil, "tests of every module import it, so it costs none of them a dependency"},
 	{"redisstore", []string{".", "internal/algo", "github.com/redis/rueidis"}, []string{"net/http"}, "a store keeps states; rules and requests over the network are not its business"},
 	{"httplimit", []string{"."}, []string{"flag", "os/exec", "log/slog"}, "limits are told over HTTP in one way, by the service and by programs: it knows no store and no rules"},
+	{"grpclimit", []string{".", "httplimit", "google.golang.org/genproto/googleapis/rpc/errdetails", "google.golang.org/grpc", "google.golang.org/protobuf"}, nil, "gRPC calls are limited as HTTP's are, and told in the same words; who serves no gRPC does not pay for it"},
 	{"layer", []string{".", "internal/algo"}, pure, "a layer is a store made of any store, so it knows none and no wire"},
 	{"policy", []string{".", "internal/algo"}, pure, "rules become requests; where they came from and who asks is not theirs to know"},
 	{"sim", []string{".", "internal/algo", "policy", "storetest"}, pure, "what it says holds because it has no clock and no I/O but what it is handed"},
