@@ -34,6 +34,8 @@ soak: redis-server ## a mixed load on the service while Redis fails again and ag
 
 bench: redis-server ## the benchmarks, as ratios to the floor of the same run; writes the tables of docs/redis.md
 	go test -run '^$$' -bench . -cpu 1,2 -count 5 . ./policy | tee /dev/stderr | go run ./lab/ratios
+	cd service && go test -run '^$$' -bench . -count 5 ./decide | tee /dev/stderr | (cd ../lab && go run ./ratios)
+	go run ./service/cmd/weir bench
 	cd lab && go test -run '^$$' -bench Cost -benchtime 1x -timeout 1h ./rediscost
 
 bench-faults: redis-server ## how long calls take while Redis fails, and how soon it is used again: a table

@@ -3,7 +3,9 @@ package redisstore
 import (
 	"context"
 	"crypto/tls"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -24,6 +26,71 @@ func dialWith(network string, wrap func(net.Conn) net.Conn) dialer {
 			conn = wrap(conn)
 		}
 		return conn, err
+	}
+}
+
+// connections are those of a client that are open.
+type connections struct {
+	mu      sync.Mutex
+	refused bool
+	open    map[*connection]struct{}
+}
+
+// connection is one of them until it is closed.
+type connection struct {
+	net.Conn
+
+	of *connections
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.open, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// dialer returns one whose connections are added.
+func (s *connections) dialer(dial dialer) dialer {
+	return func(ctx context.Context, address string, d *net.Dialer, c *tls.Config) (net.Conn, error) {
+		conn, err := dial(ctx, address, d, c)
+		if err != nil {
+			return nil, err
+		}
+		return s.add(conn)
+	}
+}
+
+func (s *connections) add(conn net.Conn) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refused {
+		_ = conn.Close() // it has carried nothing
+		return nil, net.ErrClosed
+	}
+	if s.open == nil {
+		s.open = make(map[*connection]struct{})
+	}
+	added := &connection{conn, s}
+	s.open[added] = struct{}{}
+	return added, nil
+}
+
+// refuse lets no more be added.
+func (s *connections) refuse() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused = true
+}
+
+// close closes those that are left.
+func (s *connections) close() {
+	s.mu.Lock()
+	left := slices.Collect(maps.Keys(s.open))
+	s.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close() // nobody reads from it any more
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 // connected finds its server again.
 type link struct {
 	endpoint endpoint
+	dials    *dials
 	open     func(rueidis.ClientOption) (rueidis.Client, error)
 	mu       sync.Mutex // held to change last
 	last     atomic.Pointer[attempt]
@@ -28,12 +29,13 @@ type link struct {
 
 // attempt is one try to connect. What it came to is set before done closes.
 type attempt struct {
-	done   chan struct{}
-	client rueidis.Client
-	err    error
-	made   time.Time // when client was
-	again  time.Time // when a failure is worth another attempt
-	failed int       // attempts that had failed before this one
+	done        chan struct{}
+	client      rueidis.Client
+	connections connections // of client
+	err         error
+	made        time.Time // when client was
+	again       time.Time // when a failure is worth another attempt
+	failed      int       // attempts that had failed before this one
 }
 
 const (
@@ -56,9 +58,8 @@ func newLink(e endpoint) *link {
 	if dial == nil {
 		dial = dialWith("tcp", nil)
 	}
-	e.option.DialCtxFn = newDials(dial).connect
 	e.option.ClusterOption.MaxMovedRedirections = mostRedirects
-	return &link{endpoint: e, open: rueidis.NewClient}
+	return &link{endpoint: e, dials: newDials(dial), open: rueidis.NewClient}
 }
 
 // client returns the connected client. Its error is a *weir.StoreError, or
@@ -95,17 +96,18 @@ func (l *link) close() {
 	old := l.last.Swap(a)
 	l.mu.Unlock()
 	if old != nil && old.ended() && old.client != nil {
-		end(old.client)
+		old.end(old.client)
 	}
 }
 
-// end closes a client. That of a Cluster may be looking at its nodes meanwhile
-// and connect to another when it is closed already.
-func end(client rueidis.Client) {
-	client.Close()
-	if client.Mode() == rueidis.ClientModeCluster {
-		time.AfterFunc(dialTimeout+writeTimeout, client.Close)
+// end closes the client, nil if there is none, and the connections that it made while it was being
+// closed and has forgotten, as it does where a server has just failed.
+func (a *attempt) end(client rueidis.Client) {
+	a.connections.refuse()
+	if client != nil {
+		client.Close()
 	}
+	a.connections.close()
 }
 
 // renew replaces the client of a server that has turned out to be a replica: the
@@ -122,7 +124,7 @@ func (l *link) renew() {
 	next := &attempt{done: make(chan struct{})}
 	l.last.Store(next)
 	go l.connect(next)
-	go end(old.client)
+	go old.end(old.client)
 }
 
 func (l *link) closed() bool {
@@ -165,7 +167,9 @@ func (a *attempt) stale() bool {
 
 // connect makes a's client. Dialling is bounded by the endpoint's timeouts.
 func (l *link) connect(a *attempt) {
-	client, err := l.open(l.endpoint.option)
+	option := l.endpoint.option
+	option.DialCtxFn = a.connections.dialer(l.dials.connect)
+	client, err := l.open(option)
 	if err == nil {
 		err = l.refuseSentinel(client)
 	}
@@ -185,8 +189,8 @@ func (l *link) connect(a *attempt) {
 	}
 	l.mu.Unlock()
 	close(a.done)
-	if a.client == nil && client != nil {
-		client.Close()
+	if a.client == nil {
+		a.end(client)
 	}
 }
 

@@ -383,6 +383,39 @@ func TestCloseBeforeConnected(t *testing.T) {
 	})
 }
 
+// TestForgottenConnectionsAreClosed holds that close ends what a client has dialled
+// and forgets, which rueidis does where a connection comes up while it is closed,
+// and lets it dial no more.
+func TestForgottenConnectionsAreClosed(t *testing.T) {
+	s := redistest.Start(t, redistest.Options{})
+	made := &fakeClient{closed: make(chan struct{})}
+	l := openLink(t, s.URL())
+	var dial func() (net.Conn, error)
+	var forgotten, closed net.Conn
+	l.open = func(o rueidis.ClientOption) (_ rueidis.Client, err error) {
+		dial = func() (net.Conn, error) { return o.DialCtxFn(t.Context(), s.Addr(), &o.Dialer, nil) }
+		if closed, err = dial(); err != nil {
+			return nil, err
+		}
+		if err = closed.Close(); err != nil {
+			return nil, err
+		}
+		forgotten, err = dial()
+		return made, err
+	}
+	if _, err := l.client(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.close()
+	<-made.closed
+	if _, err := forgotten.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+	if _, err := dial(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v, want ErrClosed", err)
+	}
+}
+
 // playedConn is a connection that a test plays: its writes are kept, its reads come
 // a byte at a time.
 type playedConn struct {

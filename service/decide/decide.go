@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -167,7 +168,8 @@ func (e *Engine) Refund(ctx context.Context, receipts ...weir.Receipt) (int64, e
 // RefundOldest gives back the query's cost without a receipt, for each rule or
 // check the oldest live units, and returns how many that were in all.
 func (e *Engine) RefundOldest(ctx context.Context, q Query) (int64, error) {
-	p, err := e.rules.Load().plan(&q, true)
+	var p plan
+	err := p.fill(e.rules.Load(), &q, true)
 	var total int64
 	for i := range p.requests {
 		if err != nil || p.requests[i].Mode == weir.Peek {
@@ -185,7 +187,8 @@ func (e *Engine) RefundOldest(ctx context.Context, q Query) (int64, error) {
 // cannot count that interval are left out, unless none can; so are shadow
 // rules, which miss what they did not admit. Without any it is 0.
 func (e *Engine) Count(ctx context.Context, q Query, d time.Duration) (int64, error) {
-	p, err := e.rules.Load().plan(&q, true)
+	var p plan
+	err := p.fill(e.rules.Load(), &q, true)
 	least := int64(-1)
 	for i := range p.requests {
 		if p.rows[p.of[i]].Shadow {
@@ -207,7 +210,8 @@ func (e *Engine) Count(ctx context.Context, q Query, d time.Duration) (int64, er
 // Reset forgets the states of the query's rules or checks and returns how many
 // there were.
 func (e *Engine) Reset(ctx context.Context, q Query) (int64, error) {
-	p, err := e.rules.Load().plan(&q, true)
+	var p plan
+	err := p.fill(e.rules.Load(), &q, true)
 	if err != nil {
 		return 0, err
 	}
@@ -215,33 +219,54 @@ func (e *Engine) Reset(ctx context.Context, q Query) (int64, error) {
 	return n, p.named(err)
 }
 
+// trip is the scratch of take, pooled because what is handed to a Store escapes.
+type trip struct {
+	plans []plan
+	lists []weir.List
+}
+
+var trips = sync.Pool{New: func() any { return new(trip) }}
+
+func newTrip(n int) *trip {
+	t := trips.Get().(*trip)
+	if cap(t.plans) < n {
+		t.plans, t.lists = make([]plan, n), make([]weir.List, n)
+	}
+	t.plans, t.lists = t.plans[:n], t.lists[:n]
+	for i := range t.plans {
+		t.plans[i], t.lists[i] = t.plans[i].empty(), weir.List{Rows: t.lists[i].Rows[:0]}
+	}
+	return t
+}
+
 // take plans every query, makes one trip, and sums up.
 func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answer {
 	rules := e.rules.Load()
 	answers := make([]Answer, len(queries))
-	plans := make([]plan, len(queries))
-	lists := make([]weir.List, len(queries))
+	t := newTrip(len(queries))
+	defer trips.Put(t)
 	for i := range queries {
-		plans[i], answers[i].Err = rules.plan(&queries[i], record)
-		if len(plans[i].refunds) > 0 {
-			_, answers[i].Err = e.limiter.Refund(ctx, plans[i].refunds...)
+		p := &t.plans[i]
+		answers[i].Err = p.fill(rules, &queries[i], record)
+		if len(p.refunds) > 0 {
+			_, answers[i].Err = e.limiter.Refund(ctx, p.refunds...)
 		}
 		if answers[i].Err == nil {
-			lists[i].Requests = plans[i].requests
+			t.lists[i].Requests = p.requests
 		}
 	}
-	e.limiter.Take(ctx, lists)
+	e.limiter.Take(ctx, t.lists)
 	for i := range answers {
-		a, p := &answers[i], &plans[i]
+		a, p, l := &answers[i], &t.plans[i], &t.lists[i]
 		if a.Err == nil {
-			a.Err = p.named(lists[i].Err)
+			a.Err = p.named(l.Err)
 		}
 		if a.Err == nil {
-			p.fill(&lists[i])
-			if p.asks != nil {
+			p.learn(l)
+			if len(p.asks) > 0 {
 				a.Statuses, a.Decision = p.answer(ctx, e.limiter, record)
 			} else {
-				a.Decision = p.sum(&lists[i])
+				a.Decision = p.sum(l)
 			}
 			a.Rows = p.rows
 		}
@@ -254,8 +279,8 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 
 // named gives the Limiter's name for an argument the Query's.
 func (p *plan) named(err error) error {
-	var invalid *weir.InvalidError
-	if !errors.As(err, &invalid) {
+	invalid, ok := errors.AsType[*weir.InvalidError](err)
+	if !ok {
 		return err
 	}
 	rest, ok := strings.CutPrefix(invalid.Field, "requests[")
@@ -265,7 +290,7 @@ func (p *plan) named(err error) error {
 		return err
 	}
 	name := "checks"
-	if p.asks != nil {
+	if len(p.asks) > 0 {
 		name = "descriptors"
 		i = slices.IndexFunc(p.asks, func(a ask) bool { return p.of[i] < a.end })
 	}

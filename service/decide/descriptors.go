@@ -64,67 +64,52 @@ type ask struct {
 }
 
 // planDescriptors turns descriptors into requests, which are one list.
-func (r *rules) planDescriptors(q *Query, record bool) (plan, error) {
-	matches, known, err := r.matchEach(q)
-	if err != nil {
-		return plan{}, err
+func (p *plan) planDescriptors(r *rules, q *Query, record bool) error {
+	p.asks = append(p.asks, make([]ask, len(q.Descriptors))...)
+	known := false
+	for i := range p.asks {
+		ok, err := p.match(r, q, i)
+		if err != nil {
+			return err
+		}
+		known = known || ok
 	}
 	if !known {
-		return plan{}, &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
+		return &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
-	dropReplaced(matches)
-	p := plan{shadow: r.shadow, asks: make([]ask, len(matches))}
-	for i, rows := range matches {
-		a := &p.asks[i]
-		a.first, a.refund = len(p.matched), q.Descriptors[i].Refund
-		if len(rows) == 1 && rows[0].Unlimited {
-			a.unlimited = &rows[0]
-			rows = nil
-		}
-		p.matched = append(p.matched, rows...)
-		a.end = len(p.matched)
-		a.quota = len(rows) == 1 && rows[0].Descriptor != nil && rows[0].Descriptor.Quota
-		if a.quota {
-			p.quotas++
-		}
-	}
+	p.leaveOut()
 	p.decideDenials()
 	for i := range p.asks {
 		p.askFor(&p.asks[i], q.Descriptors[i].Cost, record)
 	}
-	return p, nil
+	return nil
 }
 
-// matchEach returns the rows of each descriptor, and whether there is a limit
+// match finds the rows of descriptor i, and reports whether there is a limit
 // for the domain at all.
-func (r *rules) matchEach(q *Query) (matches [][]policy.Row, known bool, err error) {
-	matches = make([][]policy.Row, len(q.Descriptors))
-	rows := make([]policy.Row, 0, len(q.Descriptors))
-	for i := range q.Descriptors {
-		d, first := &q.Descriptors[i], len(rows)
-		if err := d.validate(i); err != nil {
-			return nil, false, err
-		}
-		var ok bool
-		if d.Limit == (weir.Limit{}) {
-			rows, ok = r.policy.MatchEntries(rows, q.Domain, d.Entries)
-		} else {
-			var own policy.Row
-			if own, ok = r.policy.Override(q.Domain, d.Entries, d.Limit); ok || r.inline {
-				rows, ok = append(rows, own), true
-			}
-		}
-		known = known || ok
-		matches[i] = rows[first:len(rows):len(rows)]
+func (p *plan) match(r *rules, q *Query, i int) (known bool, err error) {
+	d, a := &q.Descriptors[i], &p.asks[i]
+	if err := d.validate(i); err != nil {
+		return false, err
 	}
-	return matches, known, nil
+	a.first, a.refund = len(p.matched), d.Refund
+	if d.Limit == (weir.Limit{}) {
+		p.matched, known = r.policy.MatchEntries(p.matched, q.Domain, d.Entries)
+	} else {
+		var own policy.Row
+		if own, known = r.policy.Override(q.Domain, d.Entries, d.Limit); known || r.inline {
+			p.matched, known = append(p.matched, own), true
+		}
+	}
+	a.end = len(p.matched)
+	return known, nil
 }
 
 // validate refuses what the Limiter would refuse of each limit.
 func (d *Descriptor) validate(i int) error {
-	field := "descriptors[" + strconv.Itoa(i) + "]."
+	field := func(name string) string { return "descriptors[" + strconv.Itoa(i) + "]." + name }
 	if d.Cost < 0 || d.Cost > weir.MaxUnits {
-		return &weir.InvalidError{Field: field + "cost", Value: strconv.FormatInt(d.Cost, 10), Want: wantCost}
+		return &weir.InvalidError{Field: field("cost"), Value: strconv.FormatInt(d.Cost, 10), Want: wantCost}
 	}
 	if d.Limit == (weir.Limit{}) {
 		return nil
@@ -132,26 +117,47 @@ func (d *Descriptor) validate(i int) error {
 	l := d.Limit
 	l.Max = max(1, min(l.Max, weir.MaxUnits))
 	if d.Limit.Max < 0 || l.Validate() != nil {
-		return &weir.InvalidError{Field: field + "limit", Value: fmt.Sprintf("%d/%s", d.Limit.Max, d.Limit.Window), Want: "0 or more requests per 1us to 366d, such as 5/minute"}
+		return &weir.InvalidError{Field: field("limit"), Value: fmt.Sprintf("%d/%s", d.Limit.Max, d.Limit.Window), Want: "0 or more requests per 1us to 366d, such as 5/minute"}
 	}
 	return nil
 }
 
-// dropReplaced leaves out the rows that others replace.
-func dropReplaced(matches [][]policy.Row) {
-	var replaced []string
-	for _, rows := range matches {
+// leaveOut leaves out the rows that others replace and those that lift any
+// limit, and sees which are of a quota.
+func (p *plan) leaveOut() {
+	replaced := p.replaced()
+	kept := p.matched[:0]
+	for i := range p.asks {
+		a := &p.asks[i]
+		rows := p.matched[a.first:a.end]
 		if len(rows) == 1 && rows[0].Descriptor != nil {
-			replaced = append(replaced, rows[0].Descriptor.RateLimit.Replaces...)
-		}
-	}
-	for i, rows := range matches {
-		if len(replaced) > 0 && len(rows) == 1 && rows[0].Descriptor != nil && !rows[0].Unlimited {
-			if name := rows[0].Descriptor.RateLimit.Name; name != "" && slices.Contains(replaced, name) {
-				matches[i] = nil
+			switch d := rows[0].Descriptor; {
+			case rows[0].Unlimited:
+				row := rows[0] // whose place another takes
+				a.unlimited, rows = &row, nil
+			case d.RateLimit.Name != "" && slices.Contains(replaced, d.RateLimit.Name):
+				rows = nil
+			case d.Quota:
+				a.quota = true
+				p.quotas++
 			}
 		}
+		a.first = len(kept)
+		kept = append(kept, rows...)
+		a.end = len(kept)
 	}
+	p.matched = kept
+}
+
+// replaced are the names of the limits that others replace.
+func (p *plan) replaced() []string {
+	var names []string
+	for i := range p.matched {
+		if d := p.matched[i].Descriptor; d != nil {
+			names = append(names, d.RateLimit.Replaces...)
+		}
+	}
+	return names
 }
 
 // decideDenials sees whether a rule denies, whatever the store says.
@@ -235,21 +241,16 @@ func (p *plan) status(a *ask) Status {
 		s.Name, s.Decision = a.unlimited.Rule.Name, weir.Decision{Allowed: true, Limit: Unlimited, Remaining: Unlimited}
 		return s
 	}
-	var few [4]vote
-	votes := few[:0]
 	for j := a.first; j < a.end; j++ {
-		v := vote{&p.rows[j].Decision, weir.Enforce}
-		if p.matched[j].Rule.Shadow {
-			v.mode = weir.Shadow
-		}
-		votes = append(votes, v)
+		p.votes.cast(j, &p.rows[j].Decision, p.matched[j].Rule.Shadow)
 	}
-	best, decision := decides(votes)
+	best, decision := p.votes.count()
 	if best < 0 {
 		return Status{Row: Row{Decision: decision}}
 	}
-	m := &p.matched[a.first+best]
-	s := Status{Row: p.rows[a.first+best], Matched: true, Stated: m.Stated, LimitName: m.Rule.Name, Quota: a.quota}
+	m := &p.matched[best]
+	s := Status{Row: p.rows[best], Matched: true, Stated: m.Stated, LimitName: m.Rule.Name, Quota: a.quota}
+	decision.ResetAfter = s.ResetAfter
 	s.Decision = decision
 	if m.Descriptor != nil {
 		s.LimitName, s.Metadata = m.Descriptor.RateLimit.Name, m.Descriptor.Metadata
@@ -269,43 +270,40 @@ func (p *plan) verdict(statuses []Status) weir.Decision {
 			failed++
 		}
 	}
-	var few [8]vote
-	votes := few[:0]
 	for i := range statuses {
-		s := &statuses[i]
-		v := vote{&s.Decision, weir.Enforce}
-		if s.Shadow || s.Quota && !s.Allowed && failed < p.quotas {
-			v.mode = weir.Shadow
-		}
-		if s.Matched {
-			votes = append(votes, v)
+		if s := &statuses[i]; s.Matched {
+			p.votes.cast(i, &s.Decision, s.Shadow || s.Quota && !s.Allowed && failed < p.quotas)
 		}
 	}
-	_, d := decides(votes)
+	best, d := p.votes.count()
+	if best >= 0 {
+		d.ResetAfter = statuses[best].ResetAfter
+	}
 	return d
 }
 
-// vote is what one of several says, and whether as Enforce or as Shadow.
-type vote struct {
-	*weir.Decision
-	mode weir.Mode
+// votes are combined as weir.List.Decide does. They are a part of the plan, as
+// on the stack they would make each call's grow.
+type votes weir.List
+
+// cast adds what i says, whether as Enforce or as Shadow.
+func (v *votes) cast(i int, d *weir.Decision, shadow bool) {
+	mode := weir.Enforce
+	if shadow {
+		mode = weir.Shadow
+	}
+	v.Requests, v.Rows = append(v.Requests, weir.Request{Mode: mode}), append(v.Rows, *d)
+	v.Rows[len(v.Rows)-1].ResetAfter = time.Duration(i) // which Decide passes on without looking at it
 }
 
-// decides combines votes as weir.List.Decide does, and returns which of them
-// that is; -1 if there is none.
-func decides(votes []vote) (int, weir.Decision) {
-	var requests [4]weir.Request
-	var rows [4]weir.Decision
-	l := weir.List{Requests: requests[:0], Rows: rows[:0]}
-	for i, v := range votes {
-		l.Requests = append(l.Requests, weir.Request{Mode: v.mode})
-		l.Rows = append(l.Rows, *v.Decision)
-		l.Rows[i].ResetAfter = time.Duration(i + 1) // which Decide passes on without looking at it
+// count returns who decides and what, but for its ResetAfter, and begins anew;
+// nobody, -1, if there was no vote.
+func (v *votes) count() (int, weir.Decision) {
+	d := (*weir.List)(v).Decide()
+	best := int(d.ResetAfter)
+	if len(v.Rows) == 0 {
+		best = -1
 	}
-	d := l.Decide()
-	best := int(d.ResetAfter) - 1
-	if best >= 0 {
-		d.ResetAfter = votes[best].ResetAfter
-	}
+	v.Requests, v.Rows = v.Requests[:0], v.Rows[:0]
 	return best, d
 }

@@ -1,8 +1,6 @@
 package decide
 
 import (
-	"slices"
-
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
 )
@@ -11,7 +9,7 @@ import (
 // fill in those that have a limit.
 type plan struct {
 	rows     []Row
-	matched  []policy.Row // what each row is of; nil if they are of checks
+	matched  []policy.Row // what each row is of; none if they are of checks
 	requests []weir.Request
 	of       []int // the row that each request is for
 	denied   bool  // by a rule that denies and is no shadow
@@ -21,27 +19,37 @@ type plan struct {
 	asks    []ask
 	quotas  int            // how many of them are of a quota
 	refunds []weir.Receipt // to return first
+	votes   votes
 }
 
-// plan turns a query into requests. With record they are charged whatever the
-// verdict.
-func (r *rules) plan(q *Query, record bool) (plan, error) {
+// fill turns a query into requests, in a plan that is empty. With record they
+// are charged whatever the verdict.
+func (p *plan) fill(r *rules, q *Query, record bool) error {
 	switch {
 	case q.Checks != nil && !r.inline:
-		return plan{}, ErrInline
+		return ErrInline
 	case q.Checks != nil:
-		return planChecks(q.Checks, record), nil
+		p.planChecks(q.Checks, record)
+		return nil
 	case q.Descriptors != nil:
-		return r.planDescriptors(q, record)
+		p.shadow = r.shadow
+		return p.planDescriptors(r, q, record)
 	}
 	if err := validCost(q.Cost); err != nil {
-		return plan{}, err
+		return err
 	}
-	matched, ok := r.policy.Match(nil, q.Domain, q.Attributes)
-	if !ok {
-		return plan{}, &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
+	var ok bool
+	if p.matched, ok = r.policy.Match(p.matched, q.Domain, q.Attributes); !ok {
+		return &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
-	return r.planRules(matched, q.Cost, record), nil
+	p.shadow = r.shadow
+	p.planRules(q.Cost, record)
+	return nil
+}
+
+// empty is a plan that uses the memory of p, but for what an answer holds.
+func (p *plan) empty() plan {
+	return plan{matched: p.matched[:0], requests: p.requests[:0], of: p.of[:0], asks: p.asks[:0], votes: p.votes}
 }
 
 func (r *rules) domains() []string {
@@ -52,8 +60,8 @@ func (r *rules) domains() []string {
 	return names
 }
 
-func planChecks(checks []weir.Request, record bool) plan {
-	p := plan{requests: slices.Clone(checks)}
+func (p *plan) planChecks(checks []weir.Request, record bool) {
+	p.requests = append(p.requests, checks...)
 	for i := range p.requests {
 		request := &p.requests[i]
 		if record && request.Mode != weir.Peek {
@@ -63,18 +71,15 @@ func planChecks(checks []weir.Request, record bool) plan {
 		request.Key = ":" + request.Key // as no rule's key begins, so that they share no state
 		p.of = append(p.of, i)
 	}
-	return p
 }
 
-func (r *rules) planRules(matched []policy.Row, cost int64, record bool) plan {
-	p := plan{matched: matched, shadow: r.shadow}
-	for i := range matched {
-		p.denied = p.denied || matched[i].Deny && !p.shadowed(i)
+func (p *plan) planRules(cost int64, record bool) {
+	for i := range p.matched {
+		p.denied = p.denied || p.matched[i].Deny && !p.shadowed(i)
 	}
-	for i := range matched {
+	for i := range p.matched {
 		p.add(i, cost, p.mode(i, cost, record))
 	}
-	return p
 }
 
 // shadowed reports whether a row has no say.
@@ -120,9 +125,9 @@ func (p *plan) mode(i int, cost int64, record bool) weir.Mode {
 	return weir.Enforce
 }
 
-// fill fills in the rows from the list that was taken, and makes it the list
+// learn fills in the rows from the list that was taken, and makes it the list
 // whose verdict counts.
-func (p *plan) fill(l *weir.List) {
+func (p *plan) learn(l *weir.List) {
 	n := 0
 	for i := range l.Rows {
 		if i+1 < len(p.of) && p.of[i+1] == p.of[i] {
@@ -156,7 +161,7 @@ func recorded(before, after *weir.Decision) weir.Decision {
 	return d
 }
 
-// sum makes the verdict of a list that has been filled in.
+// sum makes the verdict of a list that was learned.
 func (p *plan) sum(l *weir.List) weir.Decision {
 	if p.denied {
 		return weir.Decision{Reason: weir.Never}

@@ -60,6 +60,6 @@ func rootCmd() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCmd(), checkCmd(), lintCmd(), simulateCmd(), versionCmd())
+	root.AddCommand(serveCmd(), checkCmd(), lintCmd(), simulateCmd(), benchCmd(), benchServerCmd(), versionCmd())
 	return root
 }
