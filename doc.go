@@ -31,7 +31,7 @@
 //
 // Several limits that must all admit go into one [Limiter.AllowAll]: it is one
 // atomic step, and a denial consumes nothing anywhere. To limit one's own
-// calls to somebody else, use [Limiter.Wait].
+// calls to somebody else, use [Limiter.Wait] or [Limiter.WaitAll].
 //
 // # Promises
 //

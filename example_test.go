@@ -132,6 +132,23 @@ func ExampleLimiter_WaitN() {
 	// true weir: the context's deadline is nearer than the wait
 }
 
+// A budget, and each project's share of it: a call waits for both.
+func ExampleLimiter_WaitAll() {
+	ctx := context.Background()
+	lim := weir.New(weir.Options{})
+	start := time.Now()
+	for range 3 {
+		if _, err := lim.WaitAll(ctx,
+			weir.Request{Key: "their-api", Limit: weir.Per(4, 20*time.Millisecond)},
+			weir.Request{Key: "their-api:reports", Limit: weir.Per(1, 20*time.Millisecond)},
+		); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println("3 calls, 1 every 20ms, took at least 40ms:", time.Since(start) >= 40*time.Millisecond)
+	// Output: 3 calls, 1 every 20ms, took at least 40ms: true
+}
+
 // What a call has used is known only after it: record it then, even above the
 // limit, and what follows waits.
 func ExampleLimiter_Charge() {

@@ -49,6 +49,7 @@ var law = []row{
 	{"service/rlsapi", []string{".", "httplimit", "service/decide", "github.com/envoyproxy/go-control-plane/envoy", "google.golang.org/grpc", "google.golang.org/protobuf"}, nil, "Envoy and envoyproxy/ratelimit are spoken to here alone, so that gRPC is nobody else's; it knows no other front end and picks no store"},
 	{"service/load", nil, []string{"net", "net/http", "os/exec"}, "how fast something answers is measured in one way, whatever it speaks"},
 	{"service/cmd/weir", []string{"..."}, nil, "somebody has to put the parts together: only it picks a store"},
+	{"examples/crawler", []string{".", "httplimit", "redisstore"}, nil, "it shows what users write, so it has what they have"},
 	{"lab/faults", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/check", []string{".", "internal/algo", "github.com/anishathalye/porcupine"}, []string{"net", "os/exec"}, "what must hold of a history holds whoever recorded it: it knows no store and no server"},
 	{"lab/fleet", nil, nil, "it has tests alone, which simulate a fleet"},

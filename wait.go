@@ -1,125 +1,135 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Wait takes one unit, waiting until the limit admits it. See WaitN.
+// Wait takes one unit, waiting until the limit admits it. See WaitAll.
 func (l *Limiter) Wait(ctx context.Context, key string, limit Limit) (Decision, error) {
 	return l.WaitN(ctx, key, limit, 1)
 }
 
-// WaitN takes n units, at least 1, waiting until the limit admits them. Waits
-// of this Limiter on one key and limit are served in the order of their calls,
-// so none starves; each sleeps exactly the RetryAfter it was told.
-//
-// It returns at once with ErrNever if n is above what the limit can ever
-// admit, and with ErrDeadline if the context's deadline is not farther than the
-// wait. If the context ends while it waits, it gives its place up, takes
-// nothing and returns the context's error.
+// WaitN takes n units, at least 1, waiting until the limit admits them. See WaitAll.
 func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, n int64) (Decision, error) {
 	if err := positive(n); err != nil {
 		return Decision{}, err
 	}
-	r := Request{Key: key, Limit: limit, Cost: n}
-	if err := r.normalize(); err != nil {
-		return Decision{}, err
+	d, err := l.WaitAll(ctx, Request{Key: key, Limit: limit, Cost: n})
+	if len(d.Rows) > 0 {
+		d = d.Rows[0]
 	}
-	if n > r.Limit.Capacity() {
-		return Decision{Limit: r.Limit.Capacity(), Reason: Never}, ErrNever
-	}
-	id := waitID{key, r.Limit.Window, r.Limit.Algorithm, r.Limit.Buckets, r.Limit.Epoch}
-	w, ahead := l.waits.join(id, n)
-	defer l.waits.leave(id, w)
-	if ahead > 0 {
-		if err := l.nearer(ctx, r, ahead); err != nil {
-			return Decision{}, err
-		}
-		select {
-		case <-w.turn:
-		case <-ctx.Done():
-			return Decision{}, ctx.Err()
-		}
-	}
-	return l.retry(ctx, r)
+	return d, err
 }
 
-// retry takes r as soon as it passes.
-func (l *Limiter) retry(ctx context.Context, r Request) (Decision, error) {
+// WaitAll takes a list all-or-nothing as AllowAll does, waiting until it is
+// admitted. A request in mode Record is an *InvalidError, as each try would
+// charge it.
+//
+// Waits of this Limiter that need a state in common (a key under a limit) are
+// served in the order of their calls, except that one that has to wait longer
+// for another state of its own lets those behind it pass: once for each of its
+// states, so none starves. Each sleeps exactly the RetryAfter it was told.
+//
+// It returns at once with ErrNever if a cost is above what its limit can ever
+// admit, and with ErrDeadline if the context's deadline is not farther than the
+// wait. If the context ends while it waits, it gives its place up, takes
+// nothing and returns the context's error.
+func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (Decision, error) {
+	requests = slices.Clone(requests)
+	w, err := newWaiter(requests)
+	if err != nil {
+		return Decision{}, err
+	}
+	for _, p := range w.places {
+		if most := p.request.Limit.Capacity(); p.request.Cost > most {
+			return Decision{Limit: most, Reason: Never}, ErrNever
+		}
+	}
+	defer l.waits.leave(w)
+	if !l.waits.turn(w) {
+		if err := l.nearer(ctx, w.places); err != nil {
+			return Decision{}, err
+		}
+	}
 	for {
-		d, err := l.one(ctx, r)
+		if err := l.waits.await(ctx, w); err != nil {
+			return Decision{}, err
+		}
+		d, err := l.AllowAll(ctx, requests...)
 		switch {
 		case err != nil || d.Allowed:
 			return d, err
 		case d.Reason == Never:
 			return d, ErrNever
-		case d.RetryAfter == 0: // a degraded denial knows no wait
-			d.RetryAfter = time.Millisecond
 		}
-		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.RetryAfter {
-			return d, ErrDeadline
-		}
-		timer := time.NewTimer(d.RetryAfter)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return d, ctx.Err()
+		l.waits.denied(w, &d)
+		if err := sleep(ctx, cmp.Or(d.RetryAfter, time.Millisecond)); err != nil { // a degraded denial knows no wait
+			return d, err
 		}
 	}
 }
 
-// nearer returns ErrDeadline if the context ends before the units ahead in the
-// queue and those of r can have passed.
-func (l *Limiter) nearer(ctx context.Context, r Request, ahead int64) error {
+// sleep returns ErrDeadline at once if the context would end it.
+func sleep(ctx context.Context, d time.Duration) error {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d {
+		return ErrDeadline
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// nearer returns ErrDeadline if the context ends before the units ahead in each
+// line and those of its place can have passed.
+func (l *Limiter) nearer(ctx context.Context, places []*place) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return nil
 	}
-	most := r.Limit.Capacity()
-	units := ahead + r.Cost
-	first := (units-1)%most + 1 // of them, when they are taken most at a time
-	if r.Limit.Algorithm == TokenBucket {
-		first = min(units, most)
+	peeks := make([]Request, len(places))
+	for i, p := range places {
+		peeks[i] = p.request
+		peeks[i].Mode, peeks[i].Cost = Peek, p.first()
 	}
-	r.Mode, r.Cost = Peek, first
-	d, err := l.one(ctx, r)
+	d, err := l.AllowAll(ctx, peeks...)
 	if err != nil {
 		return err
 	}
-	// Then come the other units, in windows; the sum is in float64 because it
-	// can be millennia.
-	windows := float64((units - first) / most)
-	switch r.Limit.Algorithm {
-	case TokenBucket:
-		windows = float64(units-first) / float64(r.Limit.Max)
-	case SlidingCounter, FixedWindow: // the edge of a window can be near
-		windows = max(0, windows-1)
+	wait := 0.0 // a float64, because it can be millennia
+	for i, p := range places {
+		wait = max(wait, float64(d.Rows[i].RetryAfter)+p.windows()*float64(p.request.Limit.Window))
 	}
-	wait := float64(d.RetryAfter) + windows*float64(r.Limit.Window)
 	if wait > 0 && float64(time.Until(deadline)) <= wait {
 		return ErrDeadline
 	}
 	return nil
 }
 
-// waits holds a queue for each state that somebody waits for.
+// waits holds a line for each state that somebody waits for, or tries to take
+// from.
 type waits struct {
-	mu     sync.Mutex
-	queues map[waitID]*queue
+	mu      sync.Mutex
+	lines   map[stateID]*line
+	tickets uint64 // given out
 }
 
-// queue is who waits, in order, and for how many units in all.
-type queue struct {
-	waiters []*waiter
-	units   int64
+// line is the places of those who want a state, in the order of their tickets.
+type line struct {
+	places []*place
+	units  int64 // that they want in all
 }
 
-// waitID names a state; see Request.sameState.
-type waitID struct {
+// stateID names a state; see Request.sameState.
+type stateID struct {
 	key       string
 	window    time.Duration
 	algorithm Algorithm
@@ -127,42 +137,161 @@ type waitID struct {
 	epoch     bool
 }
 
+// waiter is a call that waits. Until its turn comes it stands in the lines where
+// somebody with an earlier ticket does; while it tries, in all of its own; while
+// it sleeps, in those of the states that have ever made it sleep.
 type waiter struct {
-	cost int64
-	turn chan struct{} // closed when the waiter is first in its queue
+	ticket uint64 // 0 until it first wants its turn
+	places []*place
+	wake   chan struct{} // told when it has become the first of a line
 }
 
-// join appends a waiter and returns it with the units waited for before it.
-func (q *waits) join(id waitID, cost int64) (w *waiter, ahead int64) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.queues == nil {
-		q.queues = make(map[waitID]*queue)
-	}
-	line := q.queues[id]
-	if line == nil {
-		line = new(queue)
-		q.queues[id] = line
-	}
-	w = &waiter{cost: cost, turn: make(chan struct{})}
-	ahead = line.units
-	line.waiters = append(line.waiters, w)
-	line.units += cost
-	return w, ahead
+// place is what a waiter wants of one state.
+type place struct {
+	*waiter
+
+	state   stateID
+	request Request // with the cost of all the rows for the state
+	row     int     // the first of them
+	stands  bool    // in the state's line
+	slept   bool    // for the state
+	ahead   int64   // units in the line when it was last joined
 }
 
-// leave takes a waiter out, wherever it stands, and tells the new first one.
-func (q *waits) leave(id waitID, w *waiter) {
+// newWaiter returns the waiter for a list, whose defaults it fills in.
+func newWaiter(requests []Request) (*waiter, error) {
+	if err := normalize(requests); err != nil {
+		return nil, err
+	}
+	w := &waiter{wake: make(chan struct{}, 1)}
+	for i, r := range requests {
+		switch r.Mode {
+		case Record:
+			return nil, at(invalid("mode", r.Mode.String(), "Enforce, Shadow or Peek; to record what has been used call Charge"), "requests", i, len(requests))
+		case Enforce:
+			w.want(i, r)
+		}
+	}
+	return w, nil
+}
+
+func (w *waiter) want(row int, r Request) {
+	for _, p := range w.places {
+		if p.request.sameState(&r) {
+			p.request.Cost += r.Cost
+			return
+		}
+	}
+	id := stateID{r.Key, r.Limit.Window, r.Limit.Algorithm, r.Limit.Buckets, r.Limit.Epoch}
+	w.places = append(w.places, &place{waiter: w, state: id, request: r, row: row})
+}
+
+// first returns how many of the units ahead and its own pass together first,
+// when they are taken as many at a time as can be.
+func (p *place) first() int64 {
+	units, most := p.ahead+p.request.Cost, p.request.Limit.Capacity()
+	if p.request.Limit.Algorithm == TokenBucket {
+		return min(units, most)
+	}
+	return (units-1)%most + 1
+}
+
+// windows returns how many windows the others take after those.
+func (p *place) windows() float64 {
+	limit := &p.request.Limit
+	units := p.ahead + p.request.Cost - p.first()
+	switch limit.Algorithm {
+	case TokenBucket:
+		return float64(units) / float64(limit.Max)
+	case SlidingCounter, FixedWindow: // the edge of a window can be near
+		return max(0, float64(units/limit.Max)-1)
+	}
+	return float64(units / limit.Max)
+}
+
+// await returns when it is the turn of w.
+func (q *waits) await(ctx context.Context, w *waiter) error {
+	for !q.turn(w) {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// turn reports whether nobody with an earlier ticket stands in a line of w.
+func (q *waits) turn(w *waiter) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	line := q.queues[id]
-	i := slices.Index(line.waiters, w)
-	line.waiters = slices.Delete(line.waiters, i, i+1)
-	line.units -= w.cost
+	if w.ticket == 0 {
+		q.tickets++
+		w.ticket = q.tickets
+	}
+	free := !slices.ContainsFunc(w.places, q.behind)
+	for _, p := range w.places {
+		q.stand(p, free || q.behind(p))
+	}
+	return free
+}
+
+// behind reports whether somebody with an earlier ticket stands in the line.
+func (q *waits) behind(p *place) bool {
+	line := q.lines[p.state]
+	return line != nil && line.places[0].ticket < p.ticket
+}
+
+// denied keeps w in the lines of the states that make it sleep.
+func (q *waits) denied(w *waiter, d *Decision) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range w.places {
+		row := &d.Rows[p.row]
+		p.slept = p.slept || !row.Allowed && row.RetryAfter == d.RetryAfter
+		q.stand(p, p.slept)
+	}
+}
+
+// leave takes w out of its lines.
+func (q *waits) leave(w *waiter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, p := range w.places {
+		q.stand(p, false)
+	}
+}
+
+// stand puts p into its line or takes it out, and tells the new first one.
+func (q *waits) stand(p *place, in bool) {
+	if p.stands == in {
+		return
+	}
+	p.stands = in
+	if q.lines == nil {
+		q.lines = make(map[stateID]*line)
+	}
+	l := q.lines[p.state]
+	if l == nil {
+		l = new(line)
+		q.lines[p.state] = l
+	}
+	i, _ := slices.BinarySearchFunc(l.places, p.ticket, func(o *place, ticket uint64) int { return cmp.Compare(o.ticket, ticket) })
+	if in {
+		p.ahead = l.units
+		l.places = slices.Insert(l.places, i, p)
+		l.units += p.request.Cost
+		return
+	}
+	l.places = slices.Delete(l.places, i, i+1)
+	l.units -= p.request.Cost
 	switch {
-	case len(line.waiters) == 0:
-		delete(q.queues, id)
+	case len(l.places) == 0:
+		delete(q.lines, p.state)
 	case i == 0:
-		close(line.waiters[0].turn)
+		select {
+		case l.places[0].wake <- struct{}{}:
+		default: // it has been told and not looked yet
+		}
 	}
 }

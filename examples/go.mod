@@ -1,0 +1,18 @@
+module github.com/weirlimit/weir/examples
+
+go 1.26.0
+
+require (
+	github.com/weirlimit/weir v0.0.0
+	github.com/weirlimit/weir/redisstore v0.0.0
+)
+
+require (
+	github.com/redis/rueidis v1.0.79 // indirect
+	golang.org/x/sys v0.47.0 // indirect
+)
+
+replace (
+	github.com/weirlimit/weir => ../
+	github.com/weirlimit/weir/redisstore => ../redisstore
+)
