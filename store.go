@@ -24,7 +24,7 @@ type Request struct {
 	Group string
 	// OnFailure says how the request is decided when the store cannot be asked,
 	// and Deadline how long the store may take, 0 meaning as long as for others.
-	// Only layer.Fallback looks at them.
+	// Only layer.Fallback looks at them, and httplimit.Middleware at OnFailure.
 	OnFailure OnFailure
 	Deadline  time.Duration
 }

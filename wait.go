@@ -35,7 +35,7 @@ func (l *Limiter) WaitN(ctx context.Context, key string, limit Limit, n int64) (
 // states, so none starves. Each sleeps exactly the RetryAfter it was told.
 //
 // It returns at once with ErrNever if a cost is above what its limit can ever
-// admit, and with ErrDeadline if the context's deadline is not farther than the
+// admit, and a Decision whose rows say which; and with ErrDeadline if the context's deadline is not farther than the
 // wait. If the context ends while it waits, it gives its place up, takes
 // nothing and returns the context's error.
 func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (Decision, error) {
@@ -44,10 +44,8 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (Decision, e
 	if err != nil {
 		return Decision{}, err
 	}
-	for _, p := range w.places {
-		if most := p.request.Limit.Capacity(); p.request.Cost > most {
-			return Decision{Limit: most, Reason: Never}, ErrNever
-		}
+	if d := w.never(requests); !d.Allowed {
+		return d, ErrNever
 	}
 	defer l.waits.leave(w)
 	if !l.waits.turn(w) {
@@ -71,6 +69,24 @@ func (l *Limiter) WaitAll(ctx context.Context, requests ...Request) (Decision, e
 			return d, err
 		}
 	}
+}
+
+// never returns a denial if the list can never be admitted. No store is asked, so
+// of the other rows it says nothing but Allowed.
+func (w *waiter) never(requests []Request) Decision {
+	l := List{Requests: requests, Rows: make([]Decision, len(requests))}
+	for i := range requests {
+		r := &requests[i]
+		l.Rows[i] = Decision{Allowed: true, Limit: r.Limit.Capacity()}
+		for _, p := range w.places {
+			if r.Mode == Enforce && p.request.sameState(r) && p.request.Cost > r.Limit.Capacity() {
+				l.Rows[i].Allowed, l.Rows[i].Reason = false, Never
+			}
+		}
+	}
+	d := l.Decide()
+	d.Rows = l.Rows
+	return d
 }
 
 // sleep returns ErrDeadline at once if the context would end it.

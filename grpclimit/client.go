@@ -1,15 +1,11 @@
 package grpclimit
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"slices"
-	"time"
 
 	"google.golang.org/grpc"
-
-	"github.com/weirlimit/weir"
 )
 
 // UnaryClient returns an interceptor that makes calls wait until their limits
@@ -17,7 +13,7 @@ import (
 func UnaryClient(o Options) grpc.UnaryClientInterceptor {
 	return func(ctx context.Context, method string, message, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if o.Requests != nil {
-			if _, err := decide(ctx, waiter(o.Limiter), o.Requests(ctx, method, message)); err != nil {
+			if _, err := decide(ctx, o.Limiter.WaitAll, o.Requests(ctx, method, message)); err != nil {
 				return err
 			}
 		}
@@ -31,7 +27,7 @@ func UnaryClient(o Options) grpc.UnaryClientInterceptor {
 func StreamClient(o Options) grpc.StreamClientInterceptor {
 	return func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		if o.Requests != nil {
-			if _, err := decide(ctx, waiter(o.Limiter), o.Requests(ctx, method, nil)); err != nil {
+			if _, err := decide(ctx, o.Limiter.WaitAll, o.Requests(ctx, method, nil)); err != nil {
 				return nil, err
 			}
 		}
@@ -46,7 +42,7 @@ func StreamClient(o Options) grpc.StreamClientInterceptor {
 			return nil, err
 		}
 		wait := func(message any) error {
-			_, err := decide(inner, waiter(o.Limiter), o.Messages(ctx, method, message))
+			_, err := decide(inner, o.Limiter.WaitAll, o.Messages(ctx, method, message))
 			return unsent(ctx, inner, err)
 		}
 		return &clientStream{ClientStream: stream, wait: wait, end: end}, nil
@@ -77,31 +73,4 @@ func (s *clientStream) SendMsg(message any) error {
 		return err
 	}
 	return s.ClientStream.SendMsg(message)
-}
-
-// waiter decides a list when it passes: with weir.ErrDeadline if the context
-// ends before, with weir.ErrNever if it never does.
-func waiter(l *weir.Limiter) decider {
-	return func(ctx context.Context, requests ...weir.Request) (weir.Decision, error) {
-		for {
-			d, err := l.AllowAll(ctx, requests...)
-			if err != nil || d.Allowed {
-				return d, err
-			}
-			if d.Reason == weir.Never {
-				return d, weir.ErrNever
-			}
-			wait := cmp.Or(d.RetryAfter, time.Millisecond) // a degraded denial may know no wait
-			if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-				return d, weir.ErrDeadline
-			}
-			timer := time.NewTimer(wait)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-				return d, ctx.Err()
-			}
-		}
-	}
 }

@@ -1,7 +1,7 @@
-// Package httplimit tells and enforces rate limits over HTTP.
 package httplimit
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -64,6 +64,8 @@ type Row struct {
 	Window time.Duration
 }
 
+func (r *Row) name() string { return cmp.Or(r.Name, "default") }
+
 // Fields writes header fields.
 type Fields struct {
 	// Dialect is how limits are told.
@@ -122,7 +124,7 @@ func draft10(h http.Header, verdict *weir.Decision, rows []Row) {
 	var policies, limits []string
 	for i := range rows {
 		r := &rows[i]
-		name := quote(r.Name)
+		name := quote(r.name())
 		policies = append(policies, name+param(";q=", r.Limit)+window(r.Window))
 		if !known(&r.Decision) {
 			continue
@@ -145,7 +147,7 @@ func (f Fields) classic(h http.Header, verdict *weir.Decision, rows []Row) {
 	if f.Dialect == Draft03 {
 		for i := range rows {
 			r := &rows[i]
-			limits = append(limits, param("", r.Limit)+window(r.Window)+";name="+quote(r.Name))
+			limits = append(limits, param("", r.Limit)+window(r.Window)+";name="+quote(r.name()))
 		}
 	}
 	h.Set("X-Ratelimit-Limit", strings.Join(limits, ", "))
@@ -182,9 +184,6 @@ func window(d time.Duration) string {
 
 // quote returns a String of RFC 9651.
 func quote(name string) string {
-	if name == "" {
-		name = "default"
-	}
 	b := make([]byte, 0, len(name)+2)
 	b = append(b, '"')
 	for _, c := range []byte(name) {

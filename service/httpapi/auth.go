@@ -77,9 +77,10 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) {
 		problemOf(err).write(w)
 		return
 	}
-	a.Auth.Fields.Write(w.Header(), &answer.Decision, enforced(&answer))
+	rows := enforced(&answer)
+	a.Auth.Fields.Write(w.Header(), &answer.Decision, rows)
 	if !answer.Allowed {
-		newDenial(a.Auth.DenyStatus, &answer).write(w)
+		httplimit.WriteDenial(w, a.Auth.DenyStatus, &answer.Decision, rows)
 		return
 	}
 	w.Header().Set("Cache-Control", "no-store")
@@ -153,30 +154,4 @@ func enforced(a *decide.Answer) (rows []httplimit.Row) {
 		}
 	}
 	return rows
-}
-
-// denial is what the body of a denial says.
-type denial struct {
-	problem
-
-	Violated []string `json:"violated-policies"` //nolint:tagliatelle // the draft's name
-}
-
-func newDenial(status int, a *decide.Answer) *denial {
-	d := &denial{Violated: []string{}}
-	for i := range a.Rows {
-		if r := &a.Rows[i]; !r.Shadow && !r.Allowed {
-			d.Violated = append(d.Violated, r.Name)
-		}
-	}
-	d.problem = problem{Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Quota Exceeded", Status: status, Detail: "more was asked for than a limit admits: wait as long as the header Retry-After says"}
-	if a.RetryAfter == 0 {
-		d.Detail = "this is not admitted, now or later"
-	}
-	return d
-}
-
-func (d *denial) write(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	write(w, d.Status, d)
 }
