@@ -47,6 +47,7 @@ var law = []row{
 	{"service/config", []string{".", "policy", "github.com/fsnotify/fsnotify", "github.com/goccy/go-yaml"}, []string{"net/http"}, "text becomes a policy, whoever serves it"},
 	{"service/httpapi", []string{".", "httplimit", "service/decide"}, nil, "a front end parses and encodes; it knows no other front end and picks no store"},
 	{"service/rlsapi", []string{".", "httplimit", "service/decide", "github.com/envoyproxy/go-control-plane/envoy", "google.golang.org/grpc", "google.golang.org/protobuf"}, nil, "Envoy and envoyproxy/ratelimit are spoken to here alone, so that gRPC is nobody else's; it knows no other front end and picks no store"},
+	{"service/hotkeys", nil, pure, "which keys come most often is arithmetic, whoever asks"},
 	{"service/load", nil, []string{"net", "net/http", "os/exec"}, "how fast something answers is measured in one way, whatever it speaks"},
 	{"service/cmd/weir", []string{"..."}, nil, "somebody has to put the parts together: only it picks a store"},
 	{"examples/crawler", []string{".", "httplimit", "redisstore"}, nil, "it shows what users write, so it has what they have"},

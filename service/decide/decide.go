@@ -79,6 +79,8 @@ func (a *Answer) Receipts() []weir.Receipt {
 type Event struct {
 	Query  *Query
 	Answer *Answer
+	// Took is how long the whole trip took that the answer came with.
+	Took time.Duration
 }
 
 // ErrInline refuses checks where rules are loaded and Load was not told to
@@ -118,14 +120,16 @@ type Engine struct {
 	limiter *weir.Limiter
 	observe func(Event)
 	shadow  bool
+	loading sync.Mutex // held while rules are replaced
 	rules   atomic.Pointer[rules]
 }
 
 // rules is what Load was given.
 type rules struct {
-	policy *policy.Policy
-	inline bool
-	shadow bool
+	policy    *policy.Policy
+	inline    bool
+	shadow    bool
+	overrides *overrides // nil if there are none
 }
 
 // New returns an Engine without rules, which serves checks only; see Load.
@@ -138,8 +142,17 @@ func New(o Options) *Engine {
 // Load makes p decide from the next query on. Checks, and the Limit of a
 // Descriptor of an unknown domain, are served beside it only if inline is true.
 func (e *Engine) Load(p *policy.Policy, inline bool) {
-	e.rules.Store(&rules{policy: p, inline: inline, shadow: e.shadow})
+	e.loading.Lock()
+	defer e.loading.Unlock()
+	next := &rules{policy: p, inline: inline, shadow: e.shadow}
+	if last := e.rules.Load(); last != nil {
+		next.overrides = last.overrides
+	}
+	e.rules.Store(next)
 }
+
+// Policy returns the rules in force. It must not be changed.
+func (e *Engine) Policy() *policy.Policy { return e.rules.Load().policy }
 
 // Check answers one query. The error is that of the Answer.
 func (e *Engine) Check(ctx context.Context, q Query) (Answer, error) {
@@ -241,6 +254,10 @@ func newTrip(n int) *trip {
 
 // take plans every query, makes one trip, and sums up.
 func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answer {
+	var start time.Time
+	if e.observe != nil {
+		start = time.Now()
+	}
 	rules := e.rules.Load()
 	answers := make([]Answer, len(queries))
 	t := newTrip(len(queries))
@@ -271,7 +288,7 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 			a.Rows = p.rows
 		}
 		if e.observe != nil {
-			e.observe(Event{Query: &queries[i], Answer: a})
+			e.observe(Event{Query: &queries[i], Answer: a, Took: time.Since(start)})
 		}
 	}
 	return answers
