@@ -44,6 +44,7 @@ func TestDocuments(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := reader{t: t, root: docs.Root(t), dir: t.TempDir(), bin: t.TempDir()}
 			r.is("localhost:9000", free(t))
+			r.is("FallbackOptions{", "FallbackOptions{Deadline: 10e9, ") // as patient does
 			before(&r)
 			for _, b := range docs.Blocks(docs.Read(t, name)) {
 				r.block(b)
@@ -58,7 +59,7 @@ type reader struct {
 	root, dir string
 	bin       string   // where go install puts programs
 	source    string   // of main.go
-	real      []string // addresses, each behind what the document calls it
+	real      []string // addresses and the like, each behind what the document calls it
 	redis     *redistest.Server
 	jobs      []*job
 }
