@@ -45,9 +45,10 @@
 //	store, err := redisstore.Open(redisstore.Options{URL: "redis://10.0.0.7:6379"})
 //	lim := weir.New(weir.Options{Store: layer.NewFallback(layer.FallbackOptions{Store: store, Replicas: 3})})
 //
-// Package policy makes Requests of named rules, httplimit tells clients of their
-// limits, sim tries rules on recorded traffic. What is not written in Go asks
-// the service, command weir. The guide is in the folder docs.
+// Package httplimit limits HTTP servers and clients, module grpclimit those of
+// gRPC. Package policy makes Requests of named rules, and sim tries rules on
+// recorded traffic. What is not written in Go asks the service, command weir.
+// The guide is in the folder docs.
 //
 // # Promises
 //
