@@ -33,6 +33,23 @@
 // atomic step, and a denial consumes nothing anywhere. To limit one's own
 // calls to somebody else, use [Limiter.Wait] or [Limiter.WaitAll].
 //
+// Where the cost is known only afterwards, [Limiter.Reserve] an estimate and
+// settle it, or [Limiter.Charge] what it was. What was taken and not used goes
+// back by [Limiter.Refund], exactly and once.
+//
+// # More than one process
+//
+// Module redisstore keeps limits on Redis or Valkey, with the answers that one
+// process would give, and package layer decides while the server is away:
+//
+//	store, err := redisstore.Open(redisstore.Options{URL: "redis://10.0.0.7:6379"})
+//	lim := weir.New(weir.Options{Store: layer.NewFallback(layer.FallbackOptions{Store: store, Replicas: 3})})
+//
+// Package httplimit limits HTTP servers and clients, module grpclimit those of
+// gRPC. Package policy makes Requests of named rules, and sim tries rules on
+// recorded traffic. What is not written in Go asks the service, command weir.
+// The guide is in the folder docs.
+//
 // # Promises
 //
 // Time is in microseconds of the store's clock, and intervals are half-open: a

@@ -386,7 +386,7 @@ func ExampleLimiter_Reserve() {
 	ctx := context.Background()
 	lim := weir.New(weir.Options{})
 	calls, tokens := weir.PerMinute(60), weir.PerDay(100_000)
-	complete := func(prompt string) (used int64) { return 1_250 }
+	complete := func(prompt string) (used int64) { return int64(len(prompt)) * 50 }
 
 	r, err := lim.Reserve(ctx,
 		weir.Request{Key: "calls:alice", Limit: calls},
@@ -394,12 +394,12 @@ func ExampleLimiter_Reserve() {
 	if err != nil || !r.Allowed {
 		return
 	}
-	defer r.Cancel(ctx) // gives everything back, unless it was committed
-	used := complete("Why is the sky blue?")
+	defer func() { _, _ = r.Cancel(ctx) }() // gives everything back, unless it was committed
+	used := complete("Why is the sky blue today?")
 	if err := r.Commit(ctx, 1, used); err != nil {
 		fmt.Println(err)
 	}
 	d, _ := lim.Peek(ctx, "tokens:alice", tokens)
 	fmt.Println(d.Remaining, "tokens are left")
-	// Output: 98750 tokens are left
+	// Output: 98700 tokens are left
 }

@@ -35,6 +35,7 @@ var law = []row{
 	{"internal/algo", nil, pure, "an algorithm is arithmetic that every store runs or ports, so it knows nobody"},
 	{"internal/siphash", nil, pure, "a hash is arithmetic on bytes"},
 	{".", []string{"internal/algo", "internal/siphash"}, pure, "who imports the library gets the library: no server, no logger, no flag, no third party"},
+	{"internal/docs", nil, nil, "tests of every module hold pages to the code with it, so it costs none of them a dependency"},
 	{"internal/redistest", nil, nil, "tests of every module import it, so it costs none of them a dependency"},
 	{"redisstore", []string{".", "internal/algo", "github.com/redis/rueidis"}, []string{"net/http"}, "a store keeps states; rules and requests over the network are not its business"},
 	{"httplimit", []string{"."}, []string{"flag", "os/exec", "log/slog"}, "limits are told over HTTP in one way, by the service and by programs: it knows no store and no policy"},
@@ -59,6 +60,7 @@ var law = []row{
 	{"lab/rediscost", nil, nil, "it has measurements alone, which make bench runs"},
 	{"lab/properties", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/proxies", nil, nil, "it has tests alone, which run the service behind real proxies"},
+	{"lab/pictures", []string{".", "policy", "sim"}, nil, "it draws what the simulator decides"},
 	{"lab/soak", nil, nil, "it has tests alone, which run the service as it is built"},
 	{"lab/ratios", nil, nil, "it reads text and prints text"},
 }
@@ -84,6 +86,9 @@ func TestHouse(t *testing.T) {
 	t.Run("small files and functions", h.small)
 	t.Run("no machine paths", h.noMachinePaths)
 	t.Run("guarantees are tested", h.guarantees)
+	t.Run("errors are explained", h.errorsExplained)
+	t.Run("types have examples", h.examples)
+	t.Run("links lead somewhere", h.links)
 }
 
 type house struct {

@@ -29,7 +29,7 @@ const (
 // SlidingLog for Max up to 10,000 and SlidingBuckets above.
 type Algorithm uint8
 
-// The algorithms and what each promises; see the guide for how to choose.
+// The algorithms and what each promises; docs/algorithms.md helps to choose.
 const (
 	// SlidingLog is exact: the admitted cost in any interval of length Window
 	// is at most Max, and nothing is denied that this would allow. It

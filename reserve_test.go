@@ -11,10 +11,17 @@ import (
 	"github.com/weirlimit/weir"
 )
 
+func closing(t *testing.T, lim *weir.Limiter) {
+	t.Helper()
+	if err := lim.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestReservationsSettleOnce(t *testing.T) {
 	ctx := context.Background()
 	lim := weir.New(weir.Options{})
-	defer lim.Close()
+	defer closing(t, lim)
 	limit := weir.PerHour(1000)
 	r, err := lim.Reserve(ctx, weir.Request{Key: "k", Limit: limit, Cost: 100})
 	if err != nil || !r.Allowed || r.Remaining != 900 {
@@ -55,7 +62,7 @@ func TestReservationsAreSettledForCallersWhoLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(context.Background())
 	defer leave()
 	lim := weir.New(weir.Options{})
-	defer lim.Close()
+	defer closing(t, lim)
 	limit := weir.PerHour(10)
 	for i, settle := range []func(*weir.Reservation) error{
 		func(r *weir.Reservation) error { return r.Commit(ctx, 3) },
@@ -84,7 +91,7 @@ func TestReserveRefusesAsAllowAllDoes(t *testing.T) {
 	if _, err := lim.Reserve(context.Background(), weir.Request{Key: "k"}); !errors.As(err, &invalid) {
 		t.Errorf("got %v", err)
 	}
-	lim.Close()
+	closing(t, lim)
 	if _, err := lim.Reserve(context.Background(), weir.Request{Key: "k", Limit: weir.PerHour(1)}); !errors.Is(err, weir.ErrClosed) {
 		t.Errorf("got %v", err)
 	}
@@ -97,7 +104,7 @@ func TestSettlingTellsOfTheStore(t *testing.T) {
 	for i := range held {
 		held[i], _ = lim.Reserve(ctx, weir.Request{Key: "k", Limit: weir.Per(100, time.Minute), Cost: 5})
 	}
-	lim.Close()
+	closing(t, lim)
 	_, cancelled := held[2].Cancel(ctx)
 	for _, err := range []error{held[0].Commit(ctx, 1), held[1].Commit(ctx, 9), cancelled} {
 		if !errors.Is(err, weir.ErrClosed) {

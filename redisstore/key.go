@@ -12,7 +12,7 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// keys builds the names of states, such as weir:1l60s:{Ab3}slack:search:alice:
+// keys builds the names of states, such as weir:1l1m:{Ab3}:slack:search:alice:
 // the prefix, the version of the format, a letter for the algorithm, what else
 // belongs to the identity of a state, a hash tag, and the Key.
 //

@@ -39,7 +39,7 @@ type Options struct {
 	// microseconds. It takes more time and memory.
 	SortedSet bool
 	// Plain uses no scripts but MULTI, for servers that have none. It has
-	// fixed-window only, of whole milliseconds, and no lists; see the guide.
+	// fixed-window only, of whole milliseconds, and no lists; see docs/redis.md.
 	Plain bool
 	// Verify makes each decision twice, here and on the server, and fails
 	// where they differ. It is for tests.

@@ -67,6 +67,7 @@ type node struct {
 	limiter  *weir.Limiter
 	fallback *layer.Fallback
 	decided  [withoutStore + 1][8]atomic.Int64 // answers, by their rules
+	admitted [8]atomic.Int64                   // units by the store, by their rules
 
 	mu       sync.Mutex
 	failures []failure
@@ -144,8 +145,11 @@ func (f *fleet) ask(id int, pace time.Duration) {
 		}
 		o := check.Take(context.Background(), n.limiter, requests...)
 		o.Client = id
-		for _, i := range of {
+		for j, i := range of {
 			n.decided[decidedBy(&o)][i].Add(1)
+			if o.Admitted() && decidedBy(&o) == byStore {
+				n.admitted[i].Add(requests[j].Cost)
+			}
 		}
 		f.ops[id] = append(f.ops[id], o)
 	}
@@ -165,6 +169,14 @@ func (f *fleet) watch() {
 		}
 		f.late = append(f.late, time.Since(start)-deadline)
 	}
+}
+
+// admitted returns how many units the store has admitted by a rule.
+func (f *fleet) admitted(rule int) (n int64) {
+	for _, node := range f.nodes {
+		n += node.admitted[rule].Load()
+	}
+	return n
 }
 
 // await waits until each node has decided a few more times by each rule.

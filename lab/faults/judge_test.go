@@ -112,18 +112,6 @@ func (f *fleet) checkBounds(t testing.TB, ops []check.Op, losses ...loss) {
 	}
 }
 
-// admitted returns how many units of a key the store has admitted.
-func admitted(ops []check.Op, key string) (n int64) {
-	for i := range ops {
-		for _, r := range ops[i].Requests {
-			if r.Key == key && ops[i].Admitted() && decidedBy(&ops[i]) == byStore {
-				n += r.Cost
-			}
-		}
-	}
-	return n
-}
-
 // recovery returns how long after a time the last of all nodes and keys was
 // decided by the store for the first time.
 func (f *fleet) recovery(t testing.TB, ops []check.Op, since time.Time) (last time.Duration) {

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weirlimit/weir/internal/docs"
 	"github.com/weirlimit/weir/internal/redistest"
 )
 
@@ -97,11 +98,7 @@ func set(t *testing.T, p proxy, open bool, weir string) *rig {
 	files := read(t, p.name).files
 	if open {
 		for _, diff := range read(t, p.name).diffs {
-			text, err := patch(files[p.main], diff)
-			if err != nil {
-				t.Fatal(err)
-			}
-			files[p.main] = text
+			files[p.main] = docs.Patch(t, files[p.main], diff)
 		}
 	}
 	door := unused(t)

@@ -1,16 +1,14 @@
 package config_test
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/weirlimit/weir/internal/docs"
 	"github.com/weirlimit/weir/service/config"
 )
-
-var update = flag.Bool("update", false, "write the expected texts instead of comparing with them")
 
 // golden runs a test for each YAML file in a folder, with the folder as working
 // directory, and compares what it returns with the file's .txt.
@@ -24,7 +22,7 @@ func golden(t *testing.T, dir string, run func(t *testing.T, name string) string
 		t.Run(name, func(t *testing.T) {
 			got := run(t, name)
 			file := strings.TrimSuffix(name, ".yaml") + ".txt"
-			if *update {
+			if *docs.Update {
 				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 					t.Fatal(err)
 				}

@@ -36,7 +36,7 @@ func TestScript(t *testing.T) {
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
 			env.Values[running{}] = &background{}
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // or a program under -race takes a second to exit
+			env.Setenv("GORACE", strings.TrimPrefix(atOnce, "GORACE="))
 			examples, err := filepath.Abs("../../../examples")
 			env.Setenv("EXAMPLES", examples)
 			return err
@@ -100,22 +100,6 @@ func begin(dir string, env []string, args ...string) (*background, error) {
 	return nil, fmt.Errorf("weir serve did not come up: %w", errors.Join(b.cmd.Wait(), log.Close()))
 }
 
-// startServer starts weir serve in dir until the test ends, on free ports
-// unless the arguments name some.
-func startServer(t *testing.T, dir string, args ...string) *background {
-	t.Helper()
-	b, err := begin(dir, nil, append([]string{"--http", "127.0.0.1:0", "--admin", "127.0.0.1:0"}, args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.interrupt(); err != nil {
-			t.Error(err)
-		}
-	})
-	return b
-}
-
 // interrupt asks the server to stop and waits until it has.
 func (b *background) interrupt() error {
 	if err := b.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -158,7 +142,7 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// curl is as much of curl as the scripts and the README need, wherever they run.
+// curl is as much of curl as the scripts and the documents need, wherever they run.
 func curl() {
 	flags := pflag.NewFlagSet("curl", pflag.ExitOnError)
 	data := flags.StringP("data", "d", "", "body")
@@ -166,6 +150,11 @@ func curl() {
 	headers := flags.StringArrayP("header", "H", nil, "header")
 	_ = flags.BoolP("silent", "s", false, "show no progress")
 	check(flags.Parse(os.Args[1:]))
+	if *data == "@-" {
+		text, err := io.ReadAll(os.Stdin)
+		check(err)
+		*data = string(text)
+	}
 	url := flags.Arg(0)
 	if !strings.Contains(url, "://") {
 		url = "http://" + url
@@ -188,6 +177,7 @@ func curl() {
 	if *head {
 		fmt.Printf("%s %s\n", response.Proto, response.Status)
 		check(response.Header.Write(os.Stdout))
+		fmt.Println()
 	}
 	_, err = io.Copy(os.Stdout, response.Body)
 	check(err)
