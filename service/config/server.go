@@ -19,8 +19,11 @@ type Server struct {
 	// HTTP, GRPC, RESP and Admin are the addresses to listen on, host:port, or
 	// "off".
 	HTTP, GRPC, RESP, Admin string
-	// AdminToken is what the admin address asks for.
-	AdminToken string
+	// AdminToken is what the admin address asks for, or one of those in the
+	// AdminTokensFile.
+	AdminToken, AdminTokensFile string
+	// RedactKeys does not show operators who is limited.
+	RedactKeys bool
 	// Inline allows requests that bring a limit of their own.
 	Inline *bool
 	// ShadowMode decides and counts, but denies nothing.
@@ -95,6 +98,7 @@ const (
 	wantAddress = "an address such as :8080 or 127.0.0.1:8080, or off"
 	wantBool    = "true or false"
 	wantToken   = "a token such as the output of: openssl rand -hex 16"
+	wantTokens  = "the path of a file with lines NAME TOKEN [EXPIRY]"
 	wantLevel   = "debug, info, warn or error"
 	wantURL     = "a URL such as redis://10.0.0.7:6379"
 	wantUser    = "the name of a user"
@@ -121,6 +125,8 @@ var settings = []setting{
 	{"resp", wantAddress, isAddress, func(s *Server, v string) { s.RESP = v }},
 	{"admin", wantAddress, isAddress, func(s *Server, v string) { s.Admin = v }},
 	{"admin_token", wantToken, notEmpty, func(s *Server, v string) { s.AdminToken = v }},
+	{"admin_tokens_file", wantTokens, notEmpty, func(s *Server, v string) { s.AdminTokensFile = v }},
+	{"redact_keys", wantBool, among("true", "false"), func(s *Server, v string) { s.RedactKeys = v == "true" }},
 	{"inline", wantBool, func(v string) bool { return v == "true" || v == "false" }, func(s *Server, v string) { yes := v == "true"; s.Inline = &yes }},
 	{"shadow_mode", wantBool, among("true", "false"), func(s *Server, v string) { s.ShadowMode = v == "true" }},
 	{"log_level", wantLevel, among("debug", "info", "warn", "error"), func(s *Server, v string) { s.LogLevel = v }},

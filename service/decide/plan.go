@@ -42,6 +42,7 @@ func (p *plan) fill(r *rules, q *Query, record bool) error {
 	if p.matched, ok = r.policy.Match(p.matched, q.Domain, q.Attributes); !ok {
 		return &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
+	p.matched = r.overrides.apply(p.matched, q.Domain, q.Attributes)
 	p.shadow = r.shadow
 	p.planRules(q.Cost, record)
 	return nil

@@ -1,10 +1,10 @@
 package httpapi
 
 import (
-	"time"
 	"unicode/utf8"
 
 	"github.com/weirlimit/weir/service/decide"
+	"github.com/weirlimit/weir/service/wire"
 )
 
 // decision is an answer on the wire; its members stay in this order.
@@ -38,11 +38,11 @@ func encode(a *decide.Answer) *decision {
 		Allowed:    a.Allowed,
 		Limit:      a.Limit,
 		Remaining:  a.Remaining,
-		RetryAfter: milliseconds(a.RetryAfter),
-		ResetAfter: milliseconds(a.ResetAfter),
+		RetryAfter: wire.Milliseconds(a.RetryAfter),
+		ResetAfter: wire.Milliseconds(a.ResetAfter),
 		Reason:     a.Reason.String(),
 		Rules:      make([]rule, len(a.Rows)),
-		Receipt:    joinReceipts(a.Receipts()),
+		Receipt:    wire.JoinReceipts(a.Receipts()),
 	}
 	for i := range a.Rows {
 		d.Rules[i] = encodeRow(&a.Rows[i])
@@ -55,10 +55,10 @@ func encodeRow(row *decide.Row) rule {
 		Name:       row.Name,
 		Allowed:    row.Allowed,
 		Limit:      row.Limit,
-		Window:     window(row.Window),
+		Window:     wire.Window(row.Window),
 		Remaining:  row.Remaining,
-		RetryAfter: milliseconds(row.RetryAfter),
-		ResetAfter: milliseconds(row.ResetAfter),
+		RetryAfter: wire.Milliseconds(row.RetryAfter),
+		ResetAfter: wire.Milliseconds(row.ResetAfter),
 		Shadow:     row.Shadow,
 	}
 	switch {
@@ -69,17 +69,4 @@ func encodeRow(row *decide.Row) rule {
 		r.KeyBase64 = []byte(row.Key)
 	}
 	return r
-}
-
-// milliseconds rounds up: who waits that long has waited long enough.
-func milliseconds(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
-}
-
-// window is in milliseconds too, and exact below one.
-func window(d time.Duration) float64 {
-	if d < time.Millisecond {
-		return float64(d.Microseconds()) / 1000
-	}
-	return float64(milliseconds(d))
 }

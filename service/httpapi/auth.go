@@ -13,6 +13,7 @@ import (
 
 	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/service/decide"
+	"github.com/weirlimit/weir/service/wire"
 )
 
 // authPath matches any method: a proxy asks with that of the request, or with GET.
@@ -65,7 +66,7 @@ func (a *Auth) normalize() {
 func (a *api) auth(w http.ResponseWriter, r *http.Request) {
 	peer, ok := a.Auth.admits(r)
 	if !ok {
-		newProblem(http.StatusForbidden, "", "this caller may not ask: name its network in auth_peers of the server settings, or let it send the secret of auth_secret_file as the header Weir-Secret").write(w)
+		wire.NewProblem(http.StatusForbidden, "", "this caller may not ask: name its network in auth_peers of the server settings, or let it send the secret of auth_secret_file as the header Weir-Secret").Write(w)
 		return
 	}
 	attributes, err := a.Auth.read(peer, r.Header)
@@ -74,7 +75,7 @@ func (a *api) auth(w http.ResponseWriter, r *http.Request) {
 		answer, err = a.Engine.Check(r.Context(), decide.Query{Domain: r.PathValue("domain"), Attributes: attributes, Cost: 1})
 	}
 	if err != nil {
-		problemOf(err).write(w)
+		wire.ProblemOf(err).Write(w)
 		return
 	}
 	rows := enforced(&answer)
@@ -118,7 +119,7 @@ func (a *Auth) read(peer netip.Addr, h http.Header) (map[string]string, error) {
 		given := values(h, headers)
 		for i := range given {
 			if given[i] = normal(name, given[i]); given[i] != given[0] {
-				return nil, newProblem(http.StatusBadRequest, name, fmt.Sprintf("%s is said in different ways by the header %s: the proxy must set one, and remove what clients send", name, strings.Join(headers, " or ")))
+				return nil, wire.NewProblem(http.StatusBadRequest, name, fmt.Sprintf("%s is said in different ways by the header %s: the proxy must set one, and remove what clients send", name, strings.Join(headers, " or ")))
 			}
 		}
 		if len(given) > 0 {

@@ -13,11 +13,12 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
+	"github.com/weirlimit/weir/service/adminapi"
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
 )
 
-// door is both handlers over one engine whose clock the test moves.
+// door is the handler for callers, and that for operators, over one engine whose clock the test moves.
 type door struct {
 	callers, admin http.Handler
 	now            time.Time
@@ -40,7 +41,7 @@ func open(t testing.TB, inline bool, domains ...policy.Domain) *door {
 		engine.Load(p, inline)
 	}
 	d.callers = httpapi.New(httpapi.Options{Engine: engine})
-	d.admin = httpapi.Admin(httpapi.Options{Engine: engine})
+	d.admin = adminapi.New(adminapi.Options{Engine: engine})
 	return d
 }
 

@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/service/adminapi"
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
+	"github.com/weirlimit/weir/service/wire"
 )
 
 // problem is what every error is.
@@ -269,8 +271,8 @@ func TestABrokenStoreIsUnavailable(t *testing.T) {
 		"is unavailable: ask again": away, "what it charged or gave back is unknown": silent,
 		"is stopping": weir.ErrClosed, "did not answer": context.DeadlineExceeded,
 	} {
-		o := httpapi.Options{Engine: decide.New(decide.Options{Limiter: weir.New(weir.Options{Store: broken{err}})})}
-		d := door{callers: httpapi.New(o), admin: httpapi.Admin(o)}
+		engine := decide.New(decide.Options{Limiter: weir.New(weir.Options{Store: broken{err}})})
+		d := door{callers: httpapi.New(httpapi.Options{Engine: engine}), admin: adminapi.New(adminapi.Options{Engine: engine})}
 		const request = `{"key":"a","limit":"5/s"}`
 		for path, body := range map[string]string{
 			"/v1/check": request, "/v1/charge": request, "/v1/refund": request, "/v1/reset": request,
@@ -291,8 +293,8 @@ func TestABrokenStoreIsUnavailable(t *testing.T) {
 
 func TestHealthAndReadiness(t *testing.T) {
 	engine := decide.New(decide.Options{Limiter: weir.New(weir.Options{})})
-	var state httpapi.Readiness
-	o := httpapi.Options{Engine: engine, Ready: func() httpapi.Readiness { return state }}
+	var state wire.Readiness
+	ready := func() wire.Readiness { return state }
 	get := func(handler http.Handler, path, want string) {
 		t.Helper()
 		w := httptest.NewRecorder()
@@ -301,73 +303,12 @@ func TestHealthAndReadiness(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", path, got, want)
 		}
 	}
-	for _, handler := range []http.Handler{httpapi.New(o), httpapi.Admin(o)} {
-		state = httpapi.Readiness{Detail: "starting", Store: "ok"}
+	for _, handler := range []http.Handler{httpapi.New(httpapi.Options{Engine: engine, Ready: ready}), adminapi.New(adminapi.Options{Engine: engine, Ready: ready})} {
+		state = wire.Readiness{Detail: "starting", Store: "ok"}
 		get(handler, "/healthz", `OK {"alive":true}`)
 		get(handler, "/readyz", `Service Unavailable {"ready":false,"detail":"starting","store":"ok","degraded_decisions":0}`)
-		state = httpapi.Readiness{Ready: true, Detail: "serving; store unavailable", Store: "unavailable", Degraded: 1234}
+		state = wire.Readiness{Ready: true, Detail: "serving; store unavailable", Store: "unavailable", Degraded: 1234}
 		get(handler, "/readyz", `OK {"ready":true,"detail":"serving; store unavailable","store":"unavailable","degraded_decisions":1234}`)
 	}
 	get(httpapi.New(httpapi.Options{Engine: engine}), "/readyz", `OK {"ready":true,"detail":"serving","store":"ok","degraded_decisions":0}`)
-}
-
-// A page that points its own name at this machine is not of another origin, but
-// it cannot choose what the browser says the host is.
-func TestWithoutATokenOperatorsAskThisHost(t *testing.T) {
-	d := open(t, true)
-	for host, ok := range map[string]bool{
-		"localhost": true, "LocalHost:6070": true, "127.0.0.1:6070": true, "127.9.9.9": true, "[::1]:6070": true, "[::1]": true,
-		"evil.example": false, "evil.example:6070": false, "localhost.evil.example": false, "127.0.0.1.evil.example": false,
-		"10.0.0.1:6070": false, "0.0.0.0:6070": false, "": false,
-	} {
-		r := httptest.NewRequest("POST", "/v1/reset", strings.NewReader(`{"key":"a","limit":"5/s"}`))
-		r.Host = host
-		w := httptest.NewRecorder()
-		d.admin.ServeHTTP(w, r)
-		if !ok {
-			wantProblem(t, w, http.StatusForbidden, "", "localhost or 127.0.0.1")
-		} else if w.Code != http.StatusOK {
-			t.Errorf("host %q: status %d: %s", host, w.Code, w.Body)
-		}
-	}
-}
-
-func TestTheAdminToken(t *testing.T) {
-	engine := decide.New(decide.Options{Limiter: weir.New(weir.Options{})})
-	admin := httpapi.Admin(httpapi.Options{Engine: engine, Token: "s3cret"})
-	tests := []struct {
-		path, authorization string
-		status              int
-	}{
-		{"/v1/reset", "Bearer s3cret", 200},
-		{"/v1/reset", "bearer s3cret", 200},
-		{"/v1/reset", "", 401},
-		{"/v1/reset", "Bearer", 401},
-		{"/v1/reset", "Bearer s3cre", 401},
-		{"/v1/reset", "Bearer s3crets", 401},
-		{"/v1/reset", "Basic s3cret", 401},
-		{"/readyz", "", 401},
-		{"/nowhere", "", 401},
-		{"/healthz", "", 200},
-	}
-	for _, test := range tests {
-		t.Run(test.path+" "+test.authorization, func(t *testing.T) {
-			method, body := "GET", ""
-			if strings.HasPrefix(test.path, "/v1") {
-				method, body = "POST", `{"key":"a","limit":"5/s"}`
-			}
-			r := httptest.NewRequest(method, test.path, strings.NewReader(body))
-			r.Header.Set("Authorization", test.authorization)
-			w := httptest.NewRecorder()
-			admin.ServeHTTP(w, r)
-			if test.status == http.StatusUnauthorized {
-				wantProblem(t, w, 401, "", "Authorization: Bearer TOKEN")
-				if w.Header().Get("WWW-Authenticate") != "Bearer" {
-					t.Error("WWW-Authenticate is missing")
-				}
-			} else if w.Code != test.status {
-				t.Errorf("status %d: %s", w.Code, w.Body)
-			}
-		})
-	}
 }

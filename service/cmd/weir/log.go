@@ -13,19 +13,21 @@ import (
 var levels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 
 // newLog returns a log of a level and format as settings name them, such as
-// "info" and "text".
-func newLog(w io.Writer, level, format string) (*slog.Logger, error) {
+// "info" and "text". Its level can be changed.
+func newLog(w io.Writer, level, format string) (*slog.Logger, *slog.LevelVar, error) {
 	l, ok := levels[level]
 	if !ok {
-		return nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
+		return nil, nil, fmt.Errorf("log level %q: want debug, info, warn or error", level)
 	}
+	now := new(slog.LevelVar)
+	now.Set(l)
 	switch format {
 	case "text":
-		return slog.New(newLines(w, l)), nil
+		return slog.New(newLines(w, now)), now, nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: l})), nil
+		return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: now})), now, nil
 	}
-	return nil, fmt.Errorf("log format %q: want text or json", format)
+	return nil, nil, fmt.Errorf("log format %q: want text or json", format)
 }
 
 // lines writes records as lines for people: time, level and message as they
@@ -42,7 +44,7 @@ type lockedOutput struct {
 	w   io.Writer
 }
 
-func newLines(w io.Writer, level slog.Level) lines {
+func newLines(w io.Writer, level slog.Leveler) lines {
 	out := &lockedOutput{w: w}
 	return lines{slog.NewTextHandler(&out.buf, &slog.HandlerOptions{Level: level, ReplaceAttr: withoutHead}), out}
 }

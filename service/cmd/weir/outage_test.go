@@ -361,7 +361,7 @@ func TestAChangedPasswordNeverFailsOpen(t *testing.T) {
 func TestOutagesInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log, err := newLog(&out, "info", "text")
+		log, _, err := newLog(&out, "info", "text")
 		if err != nil {
 			t.Fatal(err)
 		}

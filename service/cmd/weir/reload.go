@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -38,12 +39,20 @@ func readConfig(flags *pflag.FlagSet, env getenv) (*config.Config, settings, err
 // reloader puts the rules on disk in force when they change.
 type reloader struct {
 	log     *slog.Logger
-	watcher *config.Watcher
+	watcher *config.Watcher // nil if it can be read only once
 	read    func() (*config.Config, settings, error)
 	engine  *decide.Engine
-	started settings       // in force until a restart
-	policy  *policy.Policy // in force
+	started settings // in force until a restart
 	disk    atomic.Pointer[disk]
+	force   atomic.Pointer[force]
+	loading sync.Mutex // held while force is replaced
+}
+
+// force is what is in force, since when.
+type force struct {
+	policy *policy.Policy
+	files  []string
+	since  time.Time
 }
 
 // disk is how the config on disk fared when it was last loaded.
@@ -53,12 +62,24 @@ type disk struct {
 	wrong      string    // the first thing that is wrong, on a line
 }
 
+// newReloader puts what was loaded in force. Without a watcher it stays so.
+func newReloader(log *slog.Logger, watcher *config.Watcher, engine *decide.Engine, loaded *config.Config, set settings) *reloader {
+	r := &reloader{log: log, watcher: watcher, engine: engine, started: set}
+	r.note(&disk{successful: true})
+	r.enforce(loaded)
+	return r
+}
+
+func (r *reloader) enforce(loaded *config.Config) {
+	r.engine.Load(loaded.Policy, r.started.inline())
+	r.force.Store(&force{loaded.Policy, loaded.Files, time.Now()})
+}
+
 // start reloads what changes, and on SIGHUP whatever is there, until ctx ends.
 func (r *reloader) start(ctx context.Context) {
-	r.note(&disk{successful: true})
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
-	o := config.WatchOptions{Load: r.load, Now: hangup, Unnotified: func(err error) {
+	o := config.WatchOptions{Load: func() { _, _ = r.load() }, Now: hangup, Unnotified: func(err error) {
 		r.log.Warn("the system does not notify of changed config files, so they are looked at each second; it may have reached a limit such as fs.inotify.max_user_watches", "error", err)
 	}}
 	go func() { // nobody waits for it: a slow disk may hold it up
@@ -67,17 +88,19 @@ func (r *reloader) start(ctx context.Context) {
 	}()
 }
 
-// load puts what is on disk in force, unless the service would not start with it.
-func (r *reloader) load() {
+// load puts what is on disk in force, unless the service would not start with
+// it, and returns what that changed.
+func (r *reloader) load() ([]config.Change, error) {
+	r.loading.Lock()
+	defer r.loading.Unlock()
 	loaded, set, err := r.read()
 	if err != nil {
 		r.log.Error("the config on disk is refused, and what was loaded before it stays in force", "error", err)
 		r.note(&disk{wrong: firstOf(err)})
-		return
+		return nil, err
 	}
-	changes := config.Diff(r.policy, loaded.Policy)
-	r.engine.Load(loaded.Policy, r.started.inline())
-	r.policy = loaded.Policy
+	changes := config.Diff(r.force.Load().policy, loaded.Policy)
+	r.enforce(loaded)
 	r.note(&disk{successful: true})
 	announce(r.log, "the config is loaded again", loaded, r.started, "changes", len(changes))
 	for i, c := range changes {
@@ -90,6 +113,7 @@ func (r *reloader) load() {
 	if keys := r.started.Changed(set.Server); len(keys) > 0 {
 		r.log.Warn("server settings differ on disk, which takes a restart", "settings", strings.Join(keys, " "))
 	}
+	return changes, nil
 }
 
 func (r *reloader) note(d *disk) {

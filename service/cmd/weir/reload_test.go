@@ -221,7 +221,7 @@ func TestAPipeIsReadOnce(t *testing.T) {
 	}
 	name := fmt.Sprintf("/dev/fd/%d", r.Fd())
 	s := serve(t, net.Listen, "--http", "127.0.0.1:0", "--admin", off, "--config", name)
-	if s.reloader != nil {
+	if s.reloader.watcher != nil {
 		t.Error("what can be read only once is to be read again")
 	}
 }

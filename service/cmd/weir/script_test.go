@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -110,7 +111,7 @@ func (b *background) interrupt() error {
 
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	var env []string
-	for _, name := range []string{"WEIR_HTTP", "WEIR_ADMIN", "WEIR_ADMIN_TOKEN", "WEIR_CONFIG", "WEIR_INLINE", "WEIR_LOG_LEVEL", "GORACE"} {
+	for _, name := range []string{"WEIR_HTTP", "WEIR_ADMIN", "WEIR_ADMIN_TOKEN", "WEIR_ADMIN_TOKENS_FILE", "WEIR_REDACT_KEYS", "WEIR_CONFIG", "WEIR_INLINE", "WEIR_LOG_LEVEL", "GORACE"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	b, err := begin(ts.Getenv("WORK"), env, args...)
@@ -148,6 +149,7 @@ func curl() {
 	data := flags.StringP("data", "d", "", "body")
 	head := flags.BoolP("include", "i", false, "print the head too")
 	headers := flags.StringArrayP("header", "H", nil, "header")
+	request := flags.StringP("request", "X", "", "method")
 	_ = flags.BoolP("silent", "s", false, "show no progress")
 	check(flags.Parse(os.Args[1:]))
 	if *data == "@-" {
@@ -163,7 +165,7 @@ func curl() {
 	if *data != "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequest(method, url, strings.NewReader(*data))
+	r, err := http.NewRequest(cmp.Or(*request, method), url, strings.NewReader(*data))
 	check(err)
 	if *data != "" {
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")

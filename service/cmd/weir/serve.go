@@ -25,6 +25,7 @@ import (
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
 	"github.com/weirlimit/weir/service/rlsapi"
+	"github.com/weirlimit/weir/service/wire"
 )
 
 func serveCmd() *cobra.Command {
@@ -64,6 +65,12 @@ Envoy and other clients of envoyproxy/ratelimit ask over gRPC, or POST /json. gR
 is served with TLS if the server mapping of a config file has grpc_cert_file and
 grpc_key_file, and asks clients for certificates if it has grpc_client_ca_file.
 These files are read again when they change.
+
+Operators ask and act at --admin: GET /api/state tells how things are, POST
+/api/overrides changes for a time what somebody is held to, and the log tells who
+did what. From other machines that takes --admin-token, or --admin-tokens-file
+with a line NAME TOKEN [EXPIRY] for each operator, EXPIRY such as
+2027-01-31T00:00:00Z.
 
 What is wrong with the settings ends the program with a sentence that says so. A
 server that is out of reach, or takes longer than --deadline, does not: until it
@@ -112,12 +119,16 @@ const (
 // server is the service, its doors open.
 type server struct {
 	log     *slog.Logger
+	level   *slog.LevelVar // of log
+	started time.Time
 	limiter *weir.Limiter
 	keeper  *keeper // nil if there is no file to keep them in
 	doors   []door  // those for callers first
 	state   atomic.Pointer[string]
-	// reloader is nil if there is no config that can be loaded again.
-	reloader *reloader
+	// reloader is nil if there is no config.
+	reloader  *reloader
+	overrides *overrides // nil if there can be none
+	tokens    *tokens    // nil if operators need none
 
 	// These are nil if limits are kept in memory.
 	store    *redisstore.Store
@@ -151,11 +162,11 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	log, err := newLog(errs, set.LogLevel, set.logFormat)
+	log, level, err := newLog(errs, set.LogLevel, set.logFormat)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{log: log}
+	s := &server{log: log, level: level, started: time.Now()}
 	s.state.Store(&starting)
 	if set.Snapshot.File != "" {
 		err = s.openMemory(set.Snapshot)
@@ -167,13 +178,13 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	}
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log), Shadow: set.ShadowMode})
 	if loaded.Policy != nil {
-		engine.Load(loaded.Policy, set.inline())
-		if once == nil {
-			s.reloader = &reloader{log: log, watcher: watcher, read: read, engine: engine, started: set, policy: loaded.Policy}
-		} else {
+		s.reloader = newReloader(log, watcher, engine, loaded, set)
+		s.reloader.read = read
+		if once != nil {
 			log.Warn("the config is not loaded again when it changes", "because", once)
 		}
 	}
+	s.overrides = newOverrides(log, engine, s.sharedTable())
 	if err := s.openDoors(engine, set, listen); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
@@ -191,7 +202,11 @@ func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) e
 		return err
 	}
 	envoy.Engine, envoy.Ready = engine, func() bool { return s.ready().Ready }
-	o := httpapi.Options{Engine: engine, Ready: s.ready, Token: set.AdminToken, Auth: auth}
+	o := httpapi.Options{Engine: engine, Ready: s.ready, Auth: auth}
+	admin, err := s.overAdmin(engine, set)
+	if err != nil {
+		return err
+	}
 	callers, reference := http.NewServeMux(), rlsapi.Handler(envoy)
 	callers.Handle("/", httpapi.New(o))
 	callers.Handle("/json", reference)
@@ -199,7 +214,7 @@ func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) e
 	for _, d := range []struct {
 		name, address string
 		server        answerer
-	}{{"http", set.HTTP, s.overHTTP(callers)}, {"grpc", set.GRPC, rlsapi.New(envoy)}, {"admin", set.Admin, s.overHTTP(httpapi.Admin(o))}} {
+	}{{"http", set.HTTP, s.overHTTP(callers)}, {"grpc", set.GRPC, rlsapi.New(envoy)}, {"admin", set.Admin, admin}} {
 		if err := s.openDoor(d.name, d.address, d.server, listen); err != nil {
 			return err
 		}
@@ -270,12 +285,12 @@ func reachable(a net.Addr) string {
 	return a.String()
 }
 
-// observer logs answers if anybody wants to read that much.
+// observer logs answers while anybody wants to read that much.
 func observer(log *slog.Logger) func(decide.Event) {
-	if !log.Enabled(context.Background(), slog.LevelDebug) {
-		return nil
-	}
 	return func(e decide.Event) {
+		if !log.Enabled(context.Background(), slog.LevelDebug) {
+			return
+		}
 		if err := e.Answer.Err; err != nil {
 			log.Debug("refused", "domain", e.Query.Domain, "error", err)
 			return
@@ -284,9 +299,9 @@ func observer(log *slog.Logger) func(decide.Event) {
 	}
 }
 
-func (s *server) ready() httpapi.Readiness {
+func (s *server) ready() wire.Readiness {
 	state := s.state.Load()
-	r := httpapi.Readiness{Ready: state == &serving, Detail: *state, Store: "ok"}
+	r := wire.Readiness{Ready: state == &serving, Detail: *state, Store: "ok"}
 	if s.reloader != nil {
 		r.Detail += s.reloader.status()
 	}
@@ -310,8 +325,14 @@ func (s *server) run(ctx context.Context) error {
 	if s.keeper != nil {
 		go s.keeper.run(ctx) // which a slow disk may hold up
 	}
-	if s.reloader != nil {
+	if s.reloader != nil && s.reloader.watcher != nil {
 		s.reloader.start(ctx)
+	}
+	if s.tokens != nil {
+		s.tokens.start(ctx)
+	}
+	if s.overrides != nil {
+		background.Go(func() { s.overrides.run(ctx) })
 	}
 	failed := make(chan error, len(s.doors))
 	for _, d := range s.doors {

@@ -311,7 +311,7 @@ func TestADoorThatFailsEndsTheServer(t *testing.T) {
 func TestWhatGoesWrongInADoorIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log, err := newLog(&out, "info", "text")
+		log, _, err := newLog(&out, "info", "text")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -375,7 +375,7 @@ func TestReachable(t *testing.T) {
 
 func TestLogLines(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLog(&out, "warn", "text")
+	log, _, err := newLog(&out, "warn", "text")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -389,7 +389,7 @@ func TestLogLines(t *testing.T) {
 		t.Errorf("got %s want %s", rest, want)
 	}
 	for _, bad := range [][2]string{{"loud", "text"}, {"INFO", "text"}, {"info+3", "text"}, {"", "text"}, {"info", "xml"}} {
-		if _, err := newLog(&out, bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), ": want ") {
+		if _, _, err := newLog(&out, bad[0], bad[1]); err == nil || !strings.Contains(err.Error(), ": want ") {
 			t.Errorf("%v: got %v", bad, err)
 		}
 	}

@@ -34,6 +34,8 @@ func addFlags(flags *pflag.FlagSet) {
 	flags.String("resp", "", "address for the Redis protocol, or off; this version does not serve it yet")
 	flags.String("admin", "", "address for operators, or off (default 127.0.0.1:6070)")
 	flags.String("admin-token", "", "token that operators must send; others can see it here, so better set $WEIR_ADMIN_TOKEN")
+	flags.String("admin-tokens-file", "", "file of such tokens, lines NAME TOKEN [EXPIRY], read again when it changes; the log tells who did what by NAME")
+	flags.Bool("redact-keys", false, "do not name who is limited in the log and among the hottest keys")
 	flags.String("redis", "", "URL of a Redis or Valkey server to keep limits on, such as redis://10.0.0.7:6379 (default in memory)")
 	flags.String("redis-password-file", "", "file with its password, which $WEIR_REDIS_PASSWORD may have instead")
 	flags.String("redis-prefix", "", "what all keys begin with (default weir)")
@@ -77,6 +79,7 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		{"resp", "", &s.RESP},
 		{"admin", "127.0.0.1:6070", &s.Admin},
 		{"admin-token", "", &s.AdminToken},
+		{"admin-tokens-file", "", &s.AdminTokensFile},
 		{"redis", "", &s.Redis.URL},
 		{"redis-password-file", "", &s.Redis.Password.File},
 		{"redis-prefix", "", &s.Redis.Prefix},
@@ -94,7 +97,7 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 			*o.value = o.otherwise
 		}
 	}
-	for _, name := range []string{"replicas", "deadline", "snapshot-every", "shadow-mode"} {
+	for _, name := range []string{"replicas", "deadline", "snapshot-every", "shadow-mode", "redact-keys"} {
 		if flag := flags.Lookup(name); flag.Changed {
 			if err := s.Set(strings.ReplaceAll(name, "-", "_"), "--"+name, flag.Value.String()); err != nil {
 				return s, err
@@ -113,8 +116,8 @@ func (s settings) check() error {
 			return fmt.Errorf("--%s %q is no address: want host:port such as 127.0.0.1:8080, :8080, or off", name, address)
 		}
 	}
-	if s.Admin != off && s.AdminToken == "" && !loopback(s.Admin) {
-		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN, or use --admin 127.0.0.1:6070", s.Admin)
+	if s.Admin != off && s.AdminToken == "" && s.AdminTokensFile == "" && !loopback(s.Admin) {
+		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN or --admin-tokens-file, or use --admin 127.0.0.1:6070", s.Admin)
 	}
 	switch {
 	case (s.GRPCTLS.Cert == "") != (s.GRPCTLS.Key == ""), s.GRPCTLS.Cert == "" && s.GRPCTLS.ClientCA != "":

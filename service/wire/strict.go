@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"bytes"
@@ -13,43 +13,45 @@ import (
 	"github.com/weirlimit/weir"
 )
 
-// decoder reads JSON strictly: what is not asked for, comes twice, or is of
-// another type is an error that names the member by its path.
-type decoder struct{ *json.Decoder }
+// Decoder reads JSON strictly: what is not asked for, comes twice, or is of
+// another type is a Problem or a *weir.InvalidError that names the member by its
+// path. That of the whole is "".
+type Decoder struct{ *json.Decoder }
 
-func newDecoder(body []byte) decoder {
-	d := decoder{json.NewDecoder(bytes.NewReader(body))}
+// NewDecoder returns a Decoder of a body, as Body returns it.
+func NewDecoder(body []byte) Decoder {
+	d := Decoder{json.NewDecoder(bytes.NewReader(body))}
 	d.UseNumber()
 	return d
 }
 
 // next returns the next token.
-func (d decoder) next() (json.Token, error) {
+func (d Decoder) next() (json.Token, error) {
 	t, err := d.Token()
-	return t, d.syntax(err)
+	return t, d.Syntax(err)
 }
 
-// syntax returns the problem that an error of the JSON itself is.
-func (d decoder) syntax(err error) error {
+// Syntax returns the Problem that an error of the JSON itself is.
+func (d Decoder) Syntax(err error) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return newProblem(http.StatusBadRequest, "", "the body is not valid JSON: it ends too early")
+		return NewProblem(http.StatusBadRequest, "", "the body is not valid JSON: it ends too early")
 	}
-	return newProblem(http.StatusBadRequest, "", fmt.Sprintf("the body is not valid JSON: %v, near byte %d", err, d.InputOffset()))
+	return NewProblem(http.StatusBadRequest, "", fmt.Sprintf("the body is not valid JSON: %v, near byte %d", err, d.InputOffset()))
 }
 
-// end checks that nothing follows.
-func (d decoder) end() error {
+// End checks that nothing follows.
+func (d Decoder) End() error {
 	if _, err := d.Token(); errors.Is(err, io.EOF) {
 		return nil
 	}
-	return newProblem(http.StatusBadRequest, "", fmt.Sprintf("the body goes on after the object that it is: nothing may follow byte %d", d.InputOffset()))
+	return NewProblem(http.StatusBadRequest, "", fmt.Sprintf("the body goes on after the object that it is: nothing may follow byte %d", d.InputOffset()))
 }
 
-// object calls read for each member, before its value, and returns their names.
-func (d decoder) object(path, want string, read func(name, path string) error) (map[string]bool, error) {
+// Object calls read for each member, before its value, and returns their names.
+func (d Decoder) Object(path, want string, read func(name, path string) error) (map[string]bool, error) {
 	t, err := d.next()
 	if err != nil {
 		return nil, err
@@ -66,7 +68,7 @@ func (d decoder) object(path, want string, read func(name, path string) error) (
 		name := t.(string) // the decoder accepts no other name
 		at := member(path, name)
 		if given[name] {
-			return nil, newProblem(http.StatusBadRequest, at, "the member "+strconv.Quote(clip(name))+" is given twice: write it once")
+			return nil, NewProblem(http.StatusBadRequest, at, "the member "+strconv.Quote(clip(name))+" is given twice: write it once")
 		}
 		given[name] = true
 		if err := read(name, at); err != nil {
@@ -77,8 +79,9 @@ func (d decoder) object(path, want string, read func(name, path string) error) (
 	return given, err
 }
 
-// array calls read for each element, before it.
-func (d decoder) array(path, want string, most int, read func(path string) error) error {
+// Array calls read for each element, before it, and refuses
+// more than most.
+func (d Decoder) Array(path, want string, most int, read func(path string) error) error {
 	t, err := d.next()
 	if err != nil {
 		return err
@@ -88,9 +91,9 @@ func (d decoder) array(path, want string, most int, read func(path string) error
 	}
 	for i := 0; d.More(); i++ {
 		if i == most {
-			return newProblem(http.StatusBadRequest, path, fmt.Sprintf("%s has too many entries: send at most %d at once", path, most))
+			return NewProblem(http.StatusBadRequest, path, fmt.Sprintf("%s has too many entries: send at most %d at once", path, most))
 		}
-		if err := read(index(path, i)); err != nil {
+		if err := read(Index(path, i)); err != nil {
 			return err
 		}
 	}
@@ -98,8 +101,8 @@ func (d decoder) array(path, want string, most int, read func(path string) error
 	return err
 }
 
-// text reads a string.
-func (d decoder) text(path, example string) (string, error) {
+// Text reads a string.
+func (d Decoder) Text(path, example string) (string, error) {
 	t, err := d.next()
 	if err != nil {
 		return "", err
@@ -110,8 +113,8 @@ func (d decoder) text(path, example string) (string, error) {
 	return "", wrongType(path, t, "a string in quotes, such as "+strconv.Quote(example))
 }
 
-// integer reads a whole number written without fraction and exponent.
-func (d decoder) integer(path, want string) (int64, error) {
+// Integer reads a whole number written without fraction and exponent.
+func (d Decoder) Integer(path, want string) (int64, error) {
 	t, err := d.next()
 	if err != nil {
 		return 0, err
@@ -122,6 +125,18 @@ func (d decoder) integer(path, want string) (int64, error) {
 		}
 	}
 	return 0, wrongType(path, t, want)
+}
+
+// Bool reads true or false.
+func (d Decoder) Bool(path string) (bool, error) {
+	t, err := d.next()
+	if err != nil {
+		return false, err
+	}
+	if b, ok := t.(bool); ok {
+		return b, nil
+	}
+	return false, wrongType(path, t, "true or false")
 }
 
 // wrongType says that a member has another value than it wants.
@@ -146,7 +161,8 @@ func member(path, name string) string {
 	return path + "." + clip(name)
 }
 
-func index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+// Index is the path of an element.
+func Index(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // clip keeps a message short however long a name is.
 func clip(s string) string {

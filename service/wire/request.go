@@ -1,4 +1,4 @@
-package httpapi
+package wire
 
 import (
 	"encoding/base64"
@@ -39,6 +39,10 @@ var (
 	countMembers  = append(slices.Clip(queryMembers), "last")
 )
 
+// maxBatch is the largest number of requests in a batch, and maxChecks of checks
+// in a request.
+const maxBatch, maxChecks = 1000, 1000
+
 const (
 	queryExample = `{"key":"search:alice","limit":"5/minute"} or {"domain":"slack","attributes":{"category":"errors"}}`
 	checkExample = `{"key":"global","limit":"100/30m"}`
@@ -59,8 +63,8 @@ type fields struct {
 	receipts   []weir.Receipt
 }
 
-// readQuery reads a request object that stands at path.
-func readQuery(body []byte, path string) (decide.Query, error) {
+// ReadQuery reads a request object of any form but receipt, which stands at path.
+func ReadQuery(body []byte, path string) (decide.Query, error) {
 	f, err := read(body, path, queryMembers)
 	if err != nil {
 		return decide.Query{}, err
@@ -68,44 +72,66 @@ func readQuery(body []byte, path string) (decide.Query, error) {
 	return f.query(), nil
 }
 
+// ReadRefund reads what to give back: receipts, or if there are none the cost of
+// a query.
+func ReadRefund(body []byte) ([]weir.Receipt, decide.Query, error) {
+	f, err := read(body, "", refundMembers)
+	switch {
+	case err != nil:
+		return nil, decide.Query{}, err
+	case f.given["receipt"]:
+		return f.parts(), decide.Query{}, nil
+	}
+	return nil, f.query(), nil
+}
+
+// ReadCount reads a query and how far back to count.
+func ReadCount(body []byte) (decide.Query, time.Duration, error) {
+	f, err := read(body, "", countMembers)
+	if err != nil {
+		return decide.Query{}, 0, err
+	}
+	return f.query(), f.last, nil
+}
+
 // read reads a request object with some of the members.
 func read(body []byte, path string, members []string) (f fields, err error) {
-	d := newDecoder(body)
+	d := NewDecoder(body)
 	if err = f.read(d, path, members, queryExample); err == nil {
-		err = d.end()
+		err = d.End()
 	}
 	return f, err
 }
 
-// readBatch splits a batch into its entries, which are valid JSON of any kind.
-func readBatch(body []byte) ([]json.RawMessage, error) {
+// ReadBatch splits a batch into its entries, at most 1000, which are valid JSON of any kind.
+func ReadBatch(body []byte) ([]json.RawMessage, error) {
 	var entries []json.RawMessage
-	d := newDecoder(body)
-	given, err := d.object("", batchExample, func(name, path string) error {
+	d := NewDecoder(body)
+	given, err := d.Object("", batchExample, func(name, path string) error {
 		if name != "requests" {
-			return unknownMember(path, []string{"requests"})
+			return UnknownMember(path, []string{"requests"})
 		}
-		return d.array(path, "["+queryExample+"]", maxBatch, func(string) error {
+		return d.Array(path, "["+queryExample+"]", maxBatch, func(string) error {
 			var entry json.RawMessage
-			err := d.syntax(d.Decode(&entry))
+			err := d.Syntax(d.Decode(&entry))
 			entries = append(entries, entry)
 			return err
 		})
 	})
 	if err == nil {
-		err = d.end()
+		err = d.End()
 	}
 	if err == nil && !given["requests"] {
-		err = missing("", "requests", batchExample)
+		err = Missing("", "requests", batchExample)
 	}
 	return entries, err
 }
 
-func (f *fields) read(d decoder, path string, members []string, example string) (err error) {
+func (f *fields) read(d Decoder, path string, members []string, example string) (err error) {
 	f.cost = 1
-	f.given, err = d.object(path, example, func(name, path string) error {
+	f.given, err = d.Object(path, example, func(name, path string) error {
 		if !slices.Contains(members, name) {
-			return unknownMember(path, members)
+			return UnknownMember(path, members)
 		}
 		return f.member(d, name, path)
 	})
@@ -119,28 +145,28 @@ func (f *fields) read(d decoder, path string, members []string, example string) 
 }
 
 // member reads the value of a member.
-func (f *fields) member(d decoder, name, path string) (err error) {
+func (f *fields) member(d Decoder, name, path string) (err error) {
 	switch name {
 	case "key":
-		f.key, err = d.text(path, "search:alice")
+		f.key, err = d.Text(path, "search:alice")
 	case "key_base64":
 		f.key, err = readBase64(d, path)
 	case "limit":
-		f.limit, err = readText(d, path, "5/minute", weir.ParseLimit)
+		f.limit, err = ReadText(d, path, "5/minute", weir.ParseLimit)
 	case "algorithm":
-		f.algorithm, err = readText(d, path, "sliding-log", parseAlgorithm)
+		f.algorithm, err = ReadText(d, path, "sliding-log", parseAlgorithm)
 	case "cost":
 		f.cost, err = readCost(d, path)
 	case "domain":
-		f.domain, err = d.text(path, "slack")
+		f.domain, err = d.Text(path, "slack")
 	case "attributes":
-		f.attributes, err = readAttributes(d, path)
+		f.attributes, err = ReadAttributes(d, path)
 	case "checks":
 		f.checks, err = readChecks(d, path)
 	case "last":
-		f.last, err = readText(d, path, "20s", parseDuration)
+		f.last, err = ReadText(d, path, "20s", ParseDuration)
 	case "receipt":
-		f.receipts, err = readText(d, path, "AQxzZWFyY2g6...", parseReceipts)
+		f.receipts, err = ReadText(d, path, "AQxzZWFyY2g6...", parseReceipts)
 	}
 	return err
 }
@@ -149,22 +175,22 @@ func (f *fields) member(d decoder, name, path string) (err error) {
 func (f *fields) oneForm(path string, members []string, example string) error {
 	i := slices.IndexFunc(forms, func(form form) bool { return f.given[form.name] })
 	if i < 0 {
-		return newProblem(http.StatusBadRequest, path, fmt.Sprintf("want one of %s, as in %s", strings.Join(chosenBy(members), ", "), example))
+		return NewProblem(http.StatusBadRequest, path, fmt.Sprintf("want one of %s, as in %s", strings.Join(chosenBy(members), ", "), example))
 	}
 	form := forms[i]
 	for _, name := range form.needs {
 		if !f.given[name] {
-			return missing(path, name, example)
+			return Missing(path, name, example)
 		}
 	}
 	for _, name := range members {
 		ok := name == form.name || name == "last" || slices.Contains(form.needs, name) || slices.Contains(form.takes, name)
 		if f.given[name] && !ok {
-			return newProblem(http.StatusBadRequest, member(path, name), fmt.Sprintf("%s cannot stand beside %s: leave one of them out", member(path, name), form.name))
+			return NewProblem(http.StatusBadRequest, member(path, name), fmt.Sprintf("%s cannot stand beside %s: leave one of them out", member(path, name), form.name))
 		}
 	}
 	if slices.Contains(members, "last") && !f.given["last"] {
-		return missing(path, "last", `"last":"20s"`)
+		return Missing(path, "last", `"last":"20s"`)
 	}
 	return nil
 }
@@ -231,9 +257,10 @@ func (f *fields) parts() []weir.Receipt {
 	return f.receipts
 }
 
-// readText reads a string and parses it.
-func readText[T any](d decoder, path, example string, parse func(string) (T, error)) (v T, err error) {
-	text, err := d.text(path, example)
+// ReadText reads a string and parses it. What a *weir.InvalidError of parse wants
+// is wanted of the member.
+func ReadText[T any](d Decoder, path, example string, parse func(string) (T, error)) (v T, err error) {
+	text, err := d.Text(path, example)
 	if err != nil {
 		return v, err
 	}
@@ -243,8 +270,8 @@ func readText[T any](d decoder, path, example string, parse func(string) (T, err
 	return v, nil
 }
 
-func readBase64(d decoder, path string) (string, error) {
-	return readText(d, path, "YWxpY2U=", func(text string) (string, error) {
+func readBase64(d Decoder, path string) (string, error) {
+	return ReadText(d, path, "YWxpY2U=", func(text string) (string, error) {
 		key, err := base64.StdEncoding.Strict().DecodeString(text)
 		if err != nil {
 			return "", &weir.InvalidError{Want: `standard base64 with padding, such as "YWxpY2U="`}
@@ -253,27 +280,28 @@ func readBase64(d decoder, path string) (string, error) {
 	})
 }
 
-func readCost(d decoder, path string) (int64, error) {
+func readCost(d Decoder, path string) (int64, error) {
 	const want = "a whole number of units from 0 to 2147483648, such as 1"
-	n, err := d.integer(path, want)
+	n, err := d.Integer(path, want)
 	if err == nil && (n < 0 || n > weir.MaxUnits) {
 		err = &weir.InvalidError{Field: path, Value: strconv.FormatInt(n, 10), Want: want}
 	}
 	return n, err
 }
 
-func readAttributes(d decoder, path string) (map[string]string, error) {
+// ReadAttributes reads an object of strings.
+func ReadAttributes(d Decoder, path string) (map[string]string, error) {
 	attributes := make(map[string]string)
-	_, err := d.object(path, `{"category":"errors"}`, func(name, path string) (err error) {
-		attributes[name], err = d.text(path, "errors")
+	_, err := d.Object(path, `{"category":"errors"}`, func(name, path string) (err error) {
+		attributes[name], err = d.Text(path, "errors")
 		return err
 	})
 	return attributes, err
 }
 
-func readChecks(d decoder, path string) ([]fields, error) {
+func readChecks(d Decoder, path string) ([]fields, error) {
 	var checks []fields
-	err := d.array(path, "["+checkExample+"]", maxChecks, func(path string) error {
+	err := d.Array(path, "["+checkExample+"]", maxChecks, func(path string) error {
 		var f fields
 		err := f.read(d, path, checkMembers, checkExample)
 		checks = append(checks, f)
@@ -294,8 +322,8 @@ func parseAlgorithm(text string) (weir.Algorithm, error) {
 	return weir.ParseAlgorithm(text)
 }
 
-// parseDuration reads what may follow the slash of a limit.
-func parseDuration(text string) (time.Duration, error) {
+// ParseDuration reads what may follow the slash of a limit.
+func ParseDuration(text string) (time.Duration, error) {
 	l, err := weir.ParseLimit("1/" + text)
 	if err != nil || l != weir.Per(1, l.Window) {
 		return 0, &weir.InvalidError{Want: `a duration from 1us to 366d, such as "20s"`}
@@ -303,7 +331,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return l.Window, nil
 }
 
-// parseReceipts reads what joinReceipts wrote.
+// parseReceipts reads what JoinReceipts wrote.
 func parseReceipts(text string) ([]weir.Receipt, error) {
 	var receipts []weir.Receipt
 	for part := range strings.SplitSeq(text, ".") {
@@ -317,7 +345,8 @@ func parseReceipts(text string) ([]weir.Receipt, error) {
 	return receipts, nil
 }
 
-func joinReceipts(receipts []weir.Receipt) string {
+// JoinReceipts is the text of receipts; empty for none.
+func JoinReceipts(receipts []weir.Receipt) string {
 	var parts []string
 	for _, r := range receipts {
 		text, _ := r.MarshalText() // never fails
@@ -335,11 +364,13 @@ func renamed(err error, field, value string) error {
 	return err
 }
 
-func unknownMember(path string, members []string) error {
-	return newProblem(http.StatusBadRequest, path, fmt.Sprintf("%s is not known here: want some of %s", path, strings.Join(members, ", ")))
+// UnknownMember is the Problem of a member that is none of those that there are.
+func UnknownMember(path string, members []string) error {
+	return NewProblem(http.StatusBadRequest, path, fmt.Sprintf("%s is not known here: want some of %s", path, strings.Join(members, ", ")))
 }
 
-func missing(path, name, example string) error {
+// Missing is the Problem of an object at path that lacks a member.
+func Missing(path, name, example string) error {
 	at := member(path, name)
-	return newProblem(http.StatusBadRequest, at, fmt.Sprintf("%s is missing, as in %s", at, example))
+	return NewProblem(http.StatusBadRequest, at, fmt.Sprintf("%s is missing, as in %s", at, example))
 }
