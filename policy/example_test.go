@@ -28,3 +28,25 @@ func Example() {
 	// slack:global 100/30m
 	// slack:per-category:errors 10/30m
 }
+
+// Explain says why each rule holds for a request or does not.
+func ExampleReason() {
+	p, err := policy.Compile([]policy.Domain{{
+		Name: "web",
+		Rules: []policy.Rule{
+			{Name: "search", When: policy.When{"path": {"/search"}}, Limit: weir.PerMinute(5)},
+			{Name: "global", Limit: weir.PerMinute(100)},
+		},
+	}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	reasons, _ := p.Explain("web", map[string]string{"path": "/help"})
+	for _, r := range reasons {
+		fmt.Println(r.Rule.Name, r.Row != nil, r.Why)
+	}
+	// Output:
+	// search false path is "/help": want "/search"
+	// global true it has no conditions
+}

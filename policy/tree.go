@@ -219,7 +219,7 @@ func (c *treeCompiler) row(path string, d *Descriptor) *Row {
 	case d.RateLimit == nil:
 		return nil
 	case d.RateLimit.Unlimited:
-		return &Row{Rule: &Rule{Name: printable(path)}, Descriptor: d, Unlimited: true}
+		return &Row{Rule: &Rule{Name: printable(path), Shadow: d.Shadow, OnFailure: c.tree.OnFailure, Deadline: c.tree.Deadline}, Descriptor: d, Unlimited: true}
 	}
 	row := c.tree.row(weir.Per(d.RateLimit.Requests, d.RateLimit.Unit.Window()))
 	c.rules = append(c.rules, Rule{
@@ -306,7 +306,7 @@ func starMatch(parts []string, value string) bool {
 func (l *level) arrange(entries []Entry, attributes map[string]string) []Entry {
 	for _, key := range l.keys {
 		value, ok := attributes[key]
-		if !ok || slices.ContainsFunc(entries, func(e Entry) bool { return e.Key == key }) {
+		if !ok || has(entries, key) {
 			continue
 		}
 		e := Entry{key, value}

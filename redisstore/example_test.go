@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/layer"
@@ -60,4 +61,21 @@ func ExampleOptions() {
 	// Output:
 	// weir: redis URL "***": want a URL that begins with redis://, rediss:// (TLS), valkey://, valkeys:// or unix://, as in redis://user:password@10.0.0.7:6379/0
 	// weir: redis prefix "{shop}": want letters, digits and the signs . _ - / : such as weir
+}
+
+// A Table holds what processes tell each other, each entry until a time.
+func ExampleTable() {
+	store, err := redisstore.Open(redisstore.Options{URL: nobody})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	notes := store.Table("notes")
+	err = notes.Put(context.Background(), "maintenance", "until noon", time.Now().Add(2*time.Hour))
+	var failed *weir.StoreError
+	fmt.Println("the server is away:", errors.As(err, &failed))
+	fmt.Println(store.Close())
+	// Output:
+	// the server is away: true
+	// <nil>
 }

@@ -33,7 +33,7 @@ const keyVersion = '1'
 // maxName is the length up to which a Key is kept readable.
 const maxName = 96
 
-// letters are the algorithms in the names of states.
+// letters are the algorithms in the names of states; 'h' is for tables.
 var letters = [...]byte{packedLog: 'l', packedBuckets: 'b', slidingCounter: 'c', fixedWindow: 'w', tokenBucket: 't', sortedSet: 'z', plainWindow: 'p'}
 
 // state returns the name of a request's state under a layout.
@@ -56,6 +56,14 @@ func (k *keys) state(l layout, r *weir.Request) string {
 	b = k.appendTag(b, group(r))
 	b = append(b, '}')
 	return string(k.appendName(b, r.Key))
+}
+
+// table returns the name of a table. No state has its letter.
+func (k *keys) table(name string) string {
+	b := append([]byte(k.prefix), ':', keyVersion, 'h', ':', '{')
+	b = k.appendTag(b, name)
+	b = append(b, '}')
+	return string(k.appendName(b, name))
 }
 
 // group returns what picks the slot of a request.

@@ -61,6 +61,10 @@ func TestNames(t *testing.T) {
 	if got, want := named(t, keys{prefix: "weir"}, r, true), "weir:1z1m:{CGJ}k"; got != want {
 		t.Errorf("as a sorted set: got %s, want %s", got, want)
 	}
+	k := keys{prefix: "weir"}
+	if got, want := k.table("k}\n"), "weir:1h:{wYc}k%7D%0A"; got != want {
+		t.Errorf("of a table: got %s, want %s", got, want)
+	}
 }
 
 // identities are limits of pairwise different states.

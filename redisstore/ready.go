@@ -73,12 +73,14 @@ var called = regexp.MustCompile(`call\('([A-Z]+)'`)
 // probes call, some of which try does not get to. It sends EVAL, which is not
 // needed again until the server loses a script.
 func (s *Store) mayCall(ctx context.Context, client rueidis.Client, probes []weir.Request) error {
-	var names []string
+	of := []*script{s.scripts.table}
 	for i := range probes {
-		for _, script := range s.scripts.of(s.layout(probes[i].Limit)) {
-			for _, found := range called.FindAllStringSubmatch(script.text, -1) {
-				names = append(names, found[1])
-			}
+		of = append(of, s.scripts.of(s.layout(probes[i].Limit))...)
+	}
+	var names []string
+	for _, script := range of {
+		for _, found := range called.FindAllStringSubmatch(script.text, -1) {
+			names = append(names, found[1])
 		}
 	}
 	slices.Sort(names)

@@ -9,6 +9,7 @@ local arguments = {
 	TIME = {},
 	GET = {key}, SET = {key, '', 'PX', 1000}, DEL = {key}, PEXPIRE = {key, 1000},
 	APPEND = {key, ''}, STRLEN = {key}, GETRANGE = {key, 0, 0}, SETRANGE = {key, 0, ''},
+	HGETALL = {key}, HSET = {key, '', ''}, HDEL = {key, ''}, PTTL = {key},
 	ZADD = {key, 'XX', 0, ''}, ZCARD = {key}, ZRANGE = {key, 0, 0}, ZREVRANGE = {key, 0, 0},
 	ZRANGEBYSCORE = {key, 0, 0}, ZREVRANGEBYSCORE = {key, 0, 0},
 	ZREMRANGEBYRANK = {key, 0, 0}, ZREMRANGEBYSCORE = {key, 0, 0},

@@ -108,7 +108,7 @@ func TestReadyAsksForEachRight(t *testing.T) {
 func TestReadyNamesAllRights(t *testing.T) {
 	server := startServer(t, "user weir on >hunter2 ~weir:* +ping +eval +evalsha +time +set")
 	o := Options{URL: loginURL(server, "weir:hunter2")}
-	notReady(t, o, verdict{"may not run", "+append +del +get +getrange +pexpire +setrange +strlen", true, false})
+	notReady(t, o, verdict{"may not run", "+append +del +get +getrange +hdel +hgetall +hset +pexpire +pttl +setrange +strlen", true, false})
 }
 
 func TestNotReady(t *testing.T) {

@@ -56,10 +56,11 @@ func newScript(text string) *script {
 	return &script{text, hex.EncodeToString(sum[:])}
 }
 
-// scripts are all that a store runs: for each layout one script of a kind, one
+// scripts are all that a store runs: one for tables, for each layout one of a kind, one
 // for lists of each set of layouts, and one for each few rows of layouts.
 type scripts struct {
 	one, refund, count, reset map[layout]*script
+	table                     *script
 	lists                     sync.Map // set of layouts, a bit each -> *script
 	few                       sync.Map // layouts in their order, as text -> *script
 	source                    func(name string) string
@@ -76,6 +77,7 @@ func newScriptsFrom(source func(string) string) *scripts {
 		one: make(map[layout]*script), refund: make(map[layout]*script), count: make(map[layout]*script), reset: make(map[layout]*script),
 		source: source,
 	}
+	s.table = newScript(s.source("each.lua") + tableText)
 	for _, l := range scripted {
 		s.one[l] = newScript(s.compose("one.lua", l))
 		s.refund[l] = newScript(s.compose("refund.lua", l))

@@ -119,6 +119,14 @@ func (s *Store) now() string {
 	return strconv.FormatInt(s.options.Now().UnixMicro(), 10)
 }
 
+// clock tells the time by which a Table is given its ends.
+func (s *Store) clock() time.Time {
+	if s.options.Now == nil {
+		return time.Now()
+	}
+	return s.options.Now()
+}
+
 // Take implements weir.Store. On a Cluster, a list of several Groups is decided
 // Group by Group; see groups.go.
 func (s *Store) Take(ctx context.Context, lists []weir.List) {

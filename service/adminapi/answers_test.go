@@ -29,7 +29,7 @@ func (d *desk) want(t *testing.T, method, path, body, pattern string) string {
 	return got
 }
 
-const when = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"`
+const when = `"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"`
 
 func TestState(t *testing.T) {
 	open(t, nil).want(t, "GET", "/api/state", "", `{"version":"v1.2.3"}`)
@@ -98,11 +98,11 @@ func TestOverrides(t *testing.T) {
 	wantAllowed(false)
 	d.want(t, "GET", "/api/overrides", "", `{"overrides":\[(`+regexp.QuoteMeta(second+","+first)+"|"+regexp.QuoteMeta(first+","+second)+`)\]}`)
 
-	var made override
+	var made decide.Override
 	if err := json.Unmarshal([]byte(second), &made); err != nil {
 		t.Fatal(err)
 	}
-	if d := made.Until.Sub(made.Created.Time); d != 90*time.Minute {
+	if d := made.Until.Sub(made.Created); d != 90*time.Minute {
 		t.Errorf("it holds for %v", d)
 	}
 	d.want(t, "DELETE", "/api/overrides/"+made.ID, "", `{"removed":true}`)
@@ -151,30 +151,6 @@ func TestOverridesOfAStoreThatIsAway(t *testing.T) {
 		wantProblem(t, w, http.StatusServiceUnavailable, "", "the store is unavailable")
 		if strings.Contains(w.Body.String(), "10.0.0.7") {
 			t.Errorf("it tells where: %s", w.Body)
-		}
-	}
-}
-
-func TestOverridesAreReadBack(t *testing.T) {
-	until := time.Date(2026, 11, 21, 10, 0, 0, 123e6, time.UTC)
-	for _, o := range []decide.Override{
-		{ID: "a", Domain: "slack", Rule: "global", Attributes: map[string]string{"user": "alice \"<&>\n"}, Limit: weir.Limit{Max: 10, Window: time.Second, Burst: 20, Algorithm: weir.TokenBucket}, Until: until, Created: until, By: "bob", Why: "why not"},
-		{ID: "c", Domain: "slack", Rule: "global", Limit: weir.Limit{Max: 10, Window: time.Second, Algorithm: weir.SlidingLog}, Until: until, Created: until},
-		{ID: "d", Domain: "slack", Rule: "global", Limit: weir.Limit{Max: 10, Window: time.Second, Algorithm: weir.FixedWindow, Epoch: true}, Until: until, Created: until},
-		{ID: "b", Domain: "slack", Attributes: map[string]string{"user": ""}, Deny: true, Until: until, Created: until},
-	} {
-		text, err := MarshalOverride(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := UnmarshalOverride(text)
-		if again, _ := MarshalOverride(&got); err != nil || again != text || !got.Until.Equal(until) || got.Limit != o.Limit {
-			t.Errorf("%s was read as %+v, %v", text, got, err)
-		}
-	}
-	for _, bad := range []string{``, `[]`, `{"id":"a","limit":"lots"}`, `{"id":"a"}`, `{"id":"a","deny":true,"else":1}`, `{"id":"a","deny":true,"until":"soon"}`} {
-		if o, err := UnmarshalOverride(bad); err == nil {
-			t.Errorf("%s was read as %+v", bad, o)
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -16,75 +15,6 @@ import (
 	"github.com/weirlimit/weir/service/wire"
 )
 
-// stamp is written to the millisecond.
-type stamp struct{ time.Time }
-
-// MarshalJSON writes RFC 3339 in UTC, such as "2026-11-21T10:00:00.000Z".
-func (t stamp) MarshalJSON() ([]byte, error) {
-	return []byte(t.UTC().Format(`"2006-01-02T15:04:05.000Z07:00"`)), nil
-}
-
-// override is a decide.Override on the wire.
-type override struct {
-	ID         string            `json:"id"`
-	Domain     string            `json:"domain"`
-	Rule       string            `json:"rule"`
-	Attributes map[string]string `json:"attributes"`
-	Limit      string            `json:"limit"` // empty if it denies
-	Deny       bool              `json:"deny"`
-	Until      stamp             `json:"until"`
-	By         string            `json:"by"`
-	Why        string            `json:"why"`
-	Created    stamp             `json:"created"`
-}
-
-func encodeOverride(o *decide.Override) override {
-	w := override{
-		ID: o.ID, Domain: o.Domain, Rule: o.Rule, Attributes: o.Attributes, Deny: o.Deny,
-		Until: stamp{o.Until}, By: o.By, Why: o.Why, Created: stamp{o.Created},
-	}
-	if !o.Deny {
-		w.Limit = spellLimit(o.Limit)
-	}
-	return w
-}
-
-// spellLimit names the algorithm if it was named, also where that is the default:
-// an override of a domain that has another is to keep it.
-func spellLimit(l weir.Limit) string {
-	text := l.String()
-	if back, err := weir.ParseLimit(text); err != nil || back != l {
-		text += " " + l.Algorithm.String()
-	}
-	return text
-}
-
-// MarshalOverride returns the text of an override, which is the JSON that
-// operators see.
-func MarshalOverride(o *decide.Override) (string, error) {
-	text, err := json.Marshal(encodeOverride(o))
-	return string(text), err
-}
-
-// UnmarshalOverride reads the text of an override. Members that it does not know
-// are those of a later version, whose meaning would be lost, so it refuses them.
-func UnmarshalOverride(text string) (o decide.Override, err error) {
-	var w override
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	if err = d.Decode(&w); err != nil {
-		return o, err
-	}
-	o = decide.Override{
-		ID: w.ID, Domain: w.Domain, Rule: w.Rule, Attributes: w.Attributes, Deny: w.Deny,
-		Until: w.Until.Time, By: w.By, Why: w.Why, Created: w.Created.Time,
-	}
-	if !w.Deny {
-		o.Limit, err = weir.ParseLimit(w.Limit)
-	}
-	return o, err
-}
-
 func (a *api) listOverrides(r *http.Request, _ *entry) (any, error) {
 	all, err := a.Overrides.List(r.Context())
 	if err != nil {
@@ -93,11 +23,7 @@ func (a *api) listOverrides(r *http.Request, _ *entry) (any, error) {
 	slices.SortFunc(all, func(x, y decide.Override) int {
 		return cmp.Or(y.Created.Compare(x.Created), strings.Compare(x.ID, y.ID))
 	})
-	overrides := make([]override, 0, len(all))
-	for i := range all {
-		overrides = append(overrides, encodeOverride(&all[i]))
-	}
-	return map[string]any{"overrides": overrides}, nil
+	return map[string]any{"overrides": append([]decide.Override{}, all...)}, nil
 }
 
 func (a *api) addOverride(r *http.Request, body []byte, e *entry) (any, error) {
@@ -117,7 +43,7 @@ func (a *api) addOverride(r *http.Request, body []byte, e *entry) (any, error) {
 	}
 	e.note("id", o.ID)
 	e.note("override", o.String())
-	return encodeOverride(&o), nil
+	return o, nil
 }
 
 func (a *api) removeOverride(r *http.Request, e *entry) (any, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
+	"github.com/weirlimit/weir/service/spell"
 )
 
 // What to write in envoyproxy/ratelimit files, in errors.
@@ -146,7 +147,7 @@ func (d *document) unit(n *node, p policy.Path) policy.Unit {
 	text := d.text(n, p, want)
 	var u policy.Unit
 	if err := u.UnmarshalText([]byte(text)); text != "" && err != nil {
-		d.fail(n, p, "%q: want %s", text, want).Nearest = nearest(text, words)
+		d.fail(n, p, "%q: want %s", text, want).Nearest = spell.Nearest(text, words)
 	}
 	return u
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weirlimit/weir/policy"
+	"github.com/weirlimit/weir/service/spell"
 )
 
 // document reads one document. Its methods take a node and its path, report to
@@ -76,7 +77,7 @@ func (d *document) mapping(n *node, p policy.Path, want string, fs fields) {
 			return
 		}
 		e := d.fail(key, p, "unknown key")
-		if e.Nearest = nearest(key.text, known); e.Nearest == "" {
+		if e.Nearest = spell.Nearest(key.text, known); e.Nearest == "" {
 			e.Message += "; known here are " + strings.Join(known, ", ")
 			return
 		}
@@ -144,7 +145,7 @@ func (d *document) oneOf(n *node, p policy.Path, words ...string) string {
 	want := alternatives(words)
 	word := d.text(n, p, want)
 	if word != "" && !slices.Contains(words, word) {
-		d.fail(n, p, "%q: want %s", word, want).Nearest = nearest(word, words)
+		d.fail(n, p, "%q: want %s", word, want).Nearest = spell.Nearest(word, words)
 		return ""
 	}
 	return word
@@ -191,45 +192,3 @@ func (d *document) each(n *node, p policy.Path, want string, visit func(*node, p
 
 // sibling is the path of another key of the mapping that p is in.
 func sibling(p policy.Path, key string) policy.Path { return p[:len(p)-1].At(key) }
-
-// nearest returns the word that the fewest edits make of a wrong one, or "" if
-// none is near.
-func nearest(wrong string, words []string) string {
-	best, least := "", 2+len(wrong)/4
-	for _, word := range words {
-		if n := edits(strings.ToLower(wrong), word); n < least && n < len(word)-1 {
-			best, least = word, n
-		}
-	}
-	return best
-}
-
-// edits counts the characters to insert, remove, replace or swap with their
-// neighbour to turn a into b.
-func edits(a, b string) int {
-	const long = 64
-	if len(a) > long {
-		return long
-	}
-	var before []int
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		next := make([]int, len(b)+1)
-		next[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			next[j+1] = min(row[j]+cost, row[j+1]+1, next[j]+1)
-			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
-				next[j+1] = min(next[j+1], before[j-1]+1)
-			}
-		}
-		before, row = row, next
-	}
-	return row[len(b)]
-}

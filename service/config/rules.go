@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirlimit/weir"
 	"github.com/weirlimit/weir/policy"
+	"github.com/weirlimit/weir/service/spell"
 )
 
 // What to write, in errors.
@@ -98,7 +99,7 @@ func (d *document) slot(n *node, p policy.Path) (attributes []string, domain boo
 	case n.kind != list:
 		word := d.text(n, p, wantSlot)
 		if word != "" && word != "domain" {
-			d.fail(n, p, "%q: want %s", word, wantSlot).Nearest = nearest(word, []string{"domain"})
+			d.fail(n, p, "%q: want %s", word, wantSlot).Nearest = spell.Nearest(word, []string{"domain"})
 		}
 		return nil, word == "domain"
 	case len(n.items) == 0:

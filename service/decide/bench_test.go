@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -23,8 +24,14 @@ func BenchmarkCheck(b *testing.B) {
 		b.Fatal(err)
 	}
 	limiter := weir.New(weir.Options{})
-	e := decide.New(decide.Options{Limiter: limiter})
+	e, busy := decide.New(decide.Options{Limiter: limiter}), decide.New(decide.Options{Limiter: limiter})
 	e.Load(p, false)
+	busy.Load(p, false)
+	var others []string
+	for i := range 500 {
+		others = append(others, fmt.Sprintf("rules/per-user user=other%d 5/m", i), fmt.Sprintf("tree user=other%d deny", i))
+	}
+	override(b, busy, others...)
 	users := make([]string, 10_000)
 	for i := range users {
 		users[i] = "user" + strconv.Itoa(i)
@@ -50,6 +57,14 @@ func BenchmarkCheck(b *testing.B) {
 		}},
 		{"tree", func(user string) error {
 			_, err := e.Check(b.Context(), described("tree", user))
+			return err
+		}},
+		{"attributes beside 1000 overrides", func(user string) error {
+			_, err := busy.Check(b.Context(), decide.Query{Domain: "rules", Attributes: map[string]string{"user": user}, Cost: 1})
+			return err
+		}},
+		{"tree beside 1000 overrides", func(user string) error {
+			_, err := busy.Check(b.Context(), described("tree", user))
 			return err
 		}},
 	} {

@@ -279,19 +279,24 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 			a.Err = p.named(l.Err)
 		}
 		if a.Err == nil {
-			p.learn(l)
-			if len(p.asks) > 0 {
-				a.Statuses, a.Decision = p.answer(ctx, e.limiter, record)
-			} else {
-				a.Decision = p.sum(l)
-			}
-			a.Rows = p.rows
+			p.conclude(ctx, e.limiter, a, l, record)
 		}
 		if e.observe != nil {
 			e.observe(Event{Query: &queries[i], Answer: a, Took: time.Since(start)})
 		}
 	}
 	return answers
+}
+
+// conclude makes an answer of the list that was taken.
+func (p *plan) conclude(ctx context.Context, limiter *weir.Limiter, a *Answer, l *weir.List, record bool) {
+	p.learn(l)
+	if len(p.asks) > 0 {
+		a.Statuses, a.Decision = p.answer(ctx, limiter, record)
+	} else {
+		a.Decision = p.sum(l)
+	}
+	a.Rows = p.rows
 }
 
 // named gives the Limiter's name for an argument the Query's.
@@ -306,12 +311,12 @@ func (p *plan) named(err error) error {
 	if !ok || i >= len(p.of) {
 		return err
 	}
-	name := "checks"
+	name, of := "checks", p.of[i]
 	if len(p.asks) > 0 {
 		name = "descriptors"
-		i = slices.IndexFunc(p.asks, func(a ask) bool { return p.of[i] < a.end })
+		of = slices.IndexFunc(p.asks, func(a ask) bool { return p.of[i] < a.end })
 	}
-	return &weir.InvalidError{Field: fmt.Sprintf("%s[%d]%s", name, i, rest), Value: invalid.Value, Want: invalid.Want}
+	return &weir.InvalidError{Field: fmt.Sprintf("%s[%d]%s", name, of, rest), Value: invalid.Value, Want: invalid.Want}
 }
 
 // validCost refuses what the Limiter would refuse of each rule.

@@ -77,6 +77,7 @@ func (p *plan) planDescriptors(r *rules, q *Query, record bool) error {
 	if !known {
 		return &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
+	p.agree()
 	p.leaveOut()
 	p.decideDenials()
 	for i := range p.asks {
@@ -101,8 +102,40 @@ func (p *plan) match(r *rules, q *Query, i int) (known bool, err error) {
 			p.matched, known = append(p.matched, own), true
 		}
 	}
+	if known && !r.overrides.none(q.Domain) {
+		matching := r.overrides.matching(q.Domain, attributesOf(d.Entries))
+		var changed []int
+		p.matched, changed = r.override(p.matched, a.first, matching, q.Domain, d.Entries)
+		p.changed = append(p.changed, changed...)
+	}
 	a.end = len(p.matched)
 	return known, nil
+}
+
+// attributesOf returns entries as attributes.
+func attributesOf(entries []Entry) map[string]string {
+	attributes := make(map[string]string, len(entries))
+	for _, e := range entries {
+		attributes[e.Key] = e.Value
+	}
+	return attributes
+}
+
+// agree holds what shares a state with a row that was overridden to the same
+// limit, as one list must: another descriptor may not be overridden, or bring a
+// limit of its own.
+func (p *plan) agree() {
+	for _, i := range p.changed {
+		a := &p.matched[i]
+		for j := range p.matched {
+			b := &p.matched[j]
+			same := a.Limit
+			same.Max, same.Burst = b.Limit.Max, b.Limit.Burst
+			if a.Key == b.Key && same == b.Limit && !b.Deny {
+				b.Limit, b.Stated = a.Limit, a.Stated
+			}
+		}
+	}
 }
 
 // validate refuses what the Limiter would refuse of each limit.

@@ -1,17 +1,20 @@
 package decide
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/weirlimit/weir"
-	"github.com/weirlimit/weir/policy"
+	"github.com/weirlimit/weir/service/spell"
 )
 
 // Override changes for a time what a rule holds some requests to, or denies
@@ -22,16 +25,19 @@ type Override struct {
 	// Domain is whose requests it is for, and Rule of which rule; without a Rule
 	// it denies a request as such.
 	Domain, Rule string
-	// Attributes are what a request has to have, each exactly; at least one.
-	// Descriptors have them as entries.
+	// Attributes are what a request has to have, each exactly; 1 to 16. A missing
+	// one counts as the empty value. A Descriptor has its entries.
 	Attributes map[string]string
-	// Limit holds in place of that of the rule, also of one that denies; or Deny
-	// denies.
+	// Limit holds in place of that of the rule, also of one that denies or lifts
+	// any limit; or Deny denies. In a domain with a Tree it is kept as all limits
+	// of the tree unless it names an algorithm, or implies one. A rule that is a
+	// shadow stays one.
 	Limit weir.Limit
 	Deny  bool
 	// Until is when it ends, at most 366 days from now.
 	Until time.Time
-	// By says who made it, Why for what reason, and Created when.
+	// By says who made it, Why for what reason, and Created when: up to 1000
+	// bytes each.
 	By, Why string
 	Created time.Time
 }
@@ -41,11 +47,15 @@ type Override struct {
 type Overrides interface {
 	// List returns them in no particular order.
 	List(ctx context.Context) ([]Override, error)
-	// Put adds one, or replaces the one with its ID.
+	// Put adds one, or replaces the one with its ID. There may be 10,000; one
+	// more is a *weir.InvalidError.
 	Put(ctx context.Context, o Override) error
 	// Remove reports whether there was one of that ID.
 	Remove(ctx context.Context, id string) (bool, error)
 }
+
+// maxOverrides is how many there may be at a time.
+const maxOverrides = 10_000
 
 // NewOverrides returns Overrides that this process keeps in memory.
 func NewOverrides() Overrides { return &memoryOverrides{kept: make(map[string]Override)} }
@@ -58,14 +68,25 @@ type memoryOverrides struct {
 func (m *memoryOverrides) List(context.Context) ([]Override, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.prune()
+	return slices.Collect(maps.Values(m.kept)), nil
+}
+
+// prune forgets what has ended.
+func (m *memoryOverrides) prune() {
 	now := time.Now()
 	maps.DeleteFunc(m.kept, func(_ string, o Override) bool { return !now.Before(o.Until) })
-	return slices.Collect(maps.Values(m.kept)), nil
 }
 
 func (m *memoryOverrides) Put(_ context.Context, o Override) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if len(m.kept) >= maxOverrides {
+		m.prune()
+	}
+	if _, known := m.kept[o.ID]; !known && len(m.kept) >= maxOverrides {
+		return &weir.InvalidError{Field: "override", Value: o.ID, Want: "at most 10000 at a time: remove one first"}
+	}
 	m.kept[o.ID] = o
 	return nil
 }
@@ -73,169 +94,81 @@ func (m *memoryOverrides) Put(_ context.Context, o Override) error {
 func (m *memoryOverrides) Remove(_ context.Context, id string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, found := m.kept[id]
+	o, found := m.kept[id]
 	delete(m.kept, id)
-	return found, nil
-}
-
-// SetOverrides makes the list, and nothing else, override rules from the next
-// query on, each until it ends. Of several for one rule and request the one that
-// was created last holds.
-func (e *Engine) SetOverrides(list []Override) {
-	e.loading.Lock()
-	defer e.loading.Unlock()
-	r := *e.rules.Load()
-	r.overrides = newOverrides(list)
-	e.rules.Store(&r)
+	return found && time.Now().Before(o.Until), nil
 }
 
 // CheckOverride returns an *weir.InvalidError if an override is not such as the
 // rules in force have a use for.
 func (e *Engine) CheckOverride(o *Override) error {
-	now := time.Now()
-	rules := e.rules.Load().rulesOf(o.Domain)
+	r := e.rules.Load()
+	now, domains, names := time.Now(), r.domains(), r.policy.Names(o.Domain)
 	wrong := func(field, value, want string) error {
 		return &weir.InvalidError{Field: field, Value: value, Want: want}
 	}
 	switch {
-	case rules == nil:
-		return wrong("domain", o.Domain, strings.Join(e.rules.Load().domains(), " or "))
+	case !slices.Contains(domains, o.Domain):
+		return wrong("domain", o.Domain, meant(o.Domain, domains, "that of a config; none is loaded"))
 	case o.Rule == "" && !o.Deny:
-		return wrong("rule", "", "a rule of the domain, such as "+rules[0]+", whose limit it replaces; without one it can only deny")
-	case o.Rule != "" && !slices.Contains(rules, o.Rule):
-		return wrong("rule", o.Rule, clip(strings.Join(rules, " or ")))
+		return wrong("rule", "", "the rule whose limit it replaces: "+meant("", names, "the domain has none")+"; without a rule it can only deny")
+	case o.Rule != "" && !slices.Contains(names, o.Rule):
+		return wrong("rule", o.Rule, meant(o.Rule, names, "none, since the domain has none"))
 	case len(o.Attributes) == 0:
 		return wrong("attributes", "{}", `at least one that a request has to have, such as {"user": "alice"}`)
-	case o.Deny == (o.Limit != weir.Limit{}):
-		return wrong("limit", o.Limit.String(), "either a limit, such as 1000/minute, or to deny")
-	case !o.Until.After(now), o.Until.Sub(now) > 366*24*time.Hour:
-		return wrong("for", o.Until.Sub(now).String(), "more than nothing and at most 366 days, such as 2h")
-	case o.Deny:
-		return nil
+	case o.Deny && o.Limit != weir.Limit{}:
+		return wrong("limit", o.Limit.String(), "either a limit or to deny: leave one of them out")
+	case !o.Deny && o.Limit == weir.Limit{}:
+		return wrong("limit", "", "a limit such as 1000/minute, or to deny")
+	case !o.Until.After(now), o.Until.Sub(now) > weir.MaxWindow:
+		return wrong("for", o.Until.Sub(now).Round(time.Second).String(), "more than nothing and at most 366 days, such as 2h")
 	}
-	return o.Limit.Validate()
+	if err := o.bounded(); err != nil || o.Deny {
+		return err
+	}
+	if err := o.Limit.Validate(); err != nil {
+		return err
+	}
+	_, _, err := r.held(o.Domain, o.Limit)
+	return err
 }
 
-// rulesOf returns the names of the rules of a domain, nil if there is none.
-func (r *rules) rulesOf(domain string) []string {
-	for _, d := range r.policy.Domains() {
-		if d.Name == domain {
-			names := make([]string, 0, len(d.Rules))
-			for i := range d.Rules {
-				names = append(names, d.Rules[i].Name)
-			}
-			return names
-		}
+// bounded returns an error if an override is larger than any need be.
+func (o *Override) bounded() error {
+	const most, longest = 16, 1000
+	if len(o.Attributes) > most {
+		return &weir.InvalidError{Field: "attributes", Value: strconv.Itoa(len(o.Attributes)), Want: "at most 16"}
 	}
-	return nil
-}
-
-// pair is an attribute of requests of a domain.
-type pair struct{ domain, name, value string }
-
-// overrides finds those that a request may meet by the first of their
-// attributes.
-type overrides struct {
-	names map[string][]string // of a domain: by which of its attributes
-	by    map[pair][]Override // created last comes first
-}
-
-// newOverrides returns nil for none, so that a query finds that out at once.
-func newOverrides(list []Override) *overrides {
-	if len(list) == 0 {
-		return nil
-	}
-	list = slices.Clone(list)
-	slices.SortFunc(list, func(a, b Override) int {
-		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.ID, b.ID))
-	})
-	x := &overrides{names: make(map[string][]string), by: make(map[pair][]Override)}
-	for _, o := range list {
-		if len(o.Attributes) == 0 {
-			continue
+	bad := func(field, text string) error {
+		if len(text) <= longest && utf8.ValidString(text) {
+			return nil
 		}
-		name := slices.Min(slices.Collect(maps.Keys(o.Attributes)))
-		if !slices.Contains(x.names[o.Domain], name) {
-			x.names[o.Domain] = append(x.names[o.Domain], name)
-		}
-		id := pair{o.Domain, name, o.Attributes[name]}
-		x.by[id] = append(x.by[id], o)
+		return &weir.InvalidError{Field: field, Value: text, Want: "UTF-8 text of at most 1000 bytes"}
 	}
-	return x
-}
-
-// blocked is the name that the row of an override without a rule has.
-const blocked = "blocked"
-
-// apply changes the rows of a request by what overrides them.
-func (x *overrides) apply(rows []policy.Row, domain string, attributes map[string]string) []policy.Row {
-	if x == nil || len(x.names[domain]) == 0 {
-		return rows
-	}
-	var done []string
-	for _, o := range x.matching(domain, attributes) {
-		if slices.Contains(done, o.Rule) {
-			continue
-		}
-		done = append(done, o.Rule)
-		if o.Rule == "" {
-			rows = append(rows, policy.Row{Rule: &policy.Rule{Name: blocked}, Deny: true})
-			continue
-		}
-		for i := range rows {
-			if rows[i].Rule != nil && rows[i].Rule.Name == o.Rule {
-				o.change(&rows[i])
-			}
-		}
-	}
-	return rows
-}
-
-// matching returns the overrides of a request, created last first.
-func (x *overrides) matching(domain string, attributes map[string]string) (all []*Override) {
-	now := time.Now()
-	for _, name := range x.names[domain] {
-		found := x.by[pair{domain, name, attributes[name]}]
-		for i := range found {
-			if o := &found[i]; now.Before(o.Until) && o.holds(attributes) {
-				all = append(all, o)
-			}
-		}
-	}
-	if len(all) > 1 {
-		slices.SortStableFunc(all, func(a, b *Override) int { return b.Created.Compare(a.Created) })
-	}
-	return all
-}
-
-func (o *Override) holds(attributes map[string]string) bool {
 	for name, value := range o.Attributes {
-		if got, ok := attributes[name]; !ok || got != value {
-			return false
+		if name == "" {
+			return &weir.InvalidError{Field: "attributes", Value: "", Want: "the name of an attribute, such as user"}
+		}
+		if err := cmp.Or(bad("attributes", name), bad("attributes."+clip(name), value)); err != nil {
+			return err
 		}
 	}
-	return true
+	return cmp.Or(bad("by", o.By), bad("why", o.Why))
 }
 
-// change makes a row what the override says. In a Tree a limit keeps the
-// algorithm of the tree unless it names another.
-func (o *Override) change(row *policy.Row) {
-	row.Deny, row.Limit, row.Stated, row.Unlimited = o.Deny, o.Limit, o.Limit, false
-	if normal, err := o.Limit.Normal(); err == nil {
-		row.Limit = normal
+// meant says what to write for a name that is wrong: the nearest known one, or
+// all that there are, or none.
+func meant(wrong string, known []string, none string) string {
+	if near := spell.Nearest(wrong, known); near != "" {
+		return near
 	}
-}
-
-// attributesOf returns the entries of a descriptor as attributes.
-func attributesOf(entries []Entry) map[string]string {
-	attributes := make(map[string]string, len(entries))
-	for _, e := range entries {
-		attributes[e.Key] = e.Value
+	if len(known) == 0 {
+		return none
 	}
-	return attributes
+	return clip(strings.Join(known, " or "))
 }
 
-// String reads: deny until 2026-01-02T15:04:05Z, by alice: spam.
+// String reads: deny until 2026-01-02T15:04:05Z, by "alice": "spam".
 func (o *Override) String() string {
 	what := "deny"
 	if !o.Deny {
@@ -246,4 +179,52 @@ func (o *Override) String() string {
 		text += ": " + strconv.Quote(o.Why)
 	}
 	return text
+}
+
+// overrideText is how an Override is written.
+type overrideText struct {
+	ID         string            `json:"id"`
+	Domain     string            `json:"domain"`
+	Rule       string            `json:"rule"`
+	Attributes map[string]string `json:"attributes"`
+	Limit      string            `json:"limit"`
+	Deny       bool              `json:"deny"`
+	Until      time.Time         `json:"until"`
+	By         string            `json:"by"`
+	Why        string            `json:"why"`
+	Created    time.Time         `json:"created"`
+}
+
+// MarshalJSON writes the limit as text, empty if there is none. The text names
+// an algorithm if, and only if, the limit does.
+func (o Override) MarshalJSON() ([]byte, error) {
+	limit := ""
+	if o.Limit != (weir.Limit{}) {
+		limit = o.Limit.String()
+		if name := o.Limit.Algorithm.String(); o.Limit.Algorithm != 0 && !strings.HasSuffix(limit, name) {
+			limit += " " + name
+		}
+	}
+	return json.Marshal(overrideText{o.ID, o.Domain, o.Rule, o.Attributes, limit, o.Deny, o.Until, o.By, o.Why, o.Created})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes, or returns an error, which may be
+// the *weir.InvalidError of the limit. Members that it does not know are those of
+// a later version, whose meaning would be lost, so it refuses them.
+func (o *Override) UnmarshalJSON(text []byte) error {
+	var t overrideText
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&t); err != nil {
+		return err
+	}
+	var limit weir.Limit
+	if t.Limit != "" {
+		var err error
+		if limit, err = weir.ParseLimit(t.Limit); err != nil {
+			return err
+		}
+	}
+	*o = Override{t.ID, t.Domain, t.Rule, t.Attributes, limit, t.Deny, t.Until, t.By, t.Why, t.Created}
+	return nil
 }

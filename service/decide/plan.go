@@ -14,9 +14,11 @@ type plan struct {
 	of       []int // the row that each request is for
 	denied   bool  // by a rule that denies and is no shadow
 	shadow   bool  // everything is
+	look     bool  // nothing will be charged
 
 	// Of descriptors.
 	asks    []ask
+	changed []int          // the rows that overrides have changed
 	quotas  int            // how many of them are of a quota
 	refunds []weir.Receipt // to return first
 	votes   votes
@@ -39,10 +41,9 @@ func (p *plan) fill(r *rules, q *Query, record bool) error {
 		return err
 	}
 	var ok bool
-	if p.matched, ok = r.policy.Match(p.matched, q.Domain, q.Attributes); !ok {
+	if p.matched, ok = r.match(p.matched, q.Domain, q.Attributes); !ok {
 		return &UnknownDomainError{Domain: q.Domain, Known: r.domains()}
 	}
-	p.matched = r.overrides.apply(p.matched, q.Domain, q.Attributes)
 	p.shadow = r.shadow
 	p.planRules(q.Cost, record)
 	return nil
@@ -50,7 +51,7 @@ func (p *plan) fill(r *rules, q *Query, record bool) error {
 
 // empty is a plan that uses the memory of p, but for what an answer holds.
 func (p *plan) empty() plan {
-	return plan{matched: p.matched[:0], requests: p.requests[:0], of: p.of[:0], asks: p.asks[:0], votes: p.votes}
+	return plan{matched: p.matched[:0], requests: p.requests[:0], of: p.of[:0], asks: p.asks[:0], changed: p.changed[:0], votes: p.votes}
 }
 
 func (r *rules) domains() []string {
@@ -97,7 +98,7 @@ func (p *plan) add(i int, cost int64, mode weir.Mode) {
 	}
 	p.rows = append(p.rows, row)
 	request := weir.Request{Key: m.Key, Group: m.Group, Limit: m.Limit, Cost: cost, Mode: mode, OnFailure: m.Rule.OnFailure, Deadline: m.Rule.Deadline}
-	if m.ChargeOnDeny && mode != weir.Peek && mode != weir.Record {
+	if m.ChargeOnDeny && !p.look && mode != weir.Peek && mode != weir.Record {
 		// A record tells how things stand after it; whether it fitted, a look
 		// at how they were before.
 		request.Mode = weir.Peek

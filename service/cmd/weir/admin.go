@@ -43,7 +43,13 @@ func (s *server) overAdmin(engine *decide.Engine, set settings) (*http.Server, e
 }
 
 // sharedTable is where overrides are that other processes share; nil if none do.
-func (s *server) sharedTable() table { return nil }
+// Without scripts a server keeps no tables.
+func (s *server) sharedTable(mode string) table {
+	if s.store == nil || mode == "plain" {
+		return nil
+	}
+	return s.store.Table("overrides")
+}
 
 // state is what GET /api/state answers.
 type state struct {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/weirlimit/weir/service/adminapi"
 	"github.com/weirlimit/weir/service/decide"
 )
 
@@ -127,7 +127,8 @@ func (s *sharedOverrides) List(ctx context.Context) ([]decide.Override, error) {
 	list := make([]decide.Override, 0, len(texts))
 	wrong := make(map[string]error)
 	for id, text := range texts {
-		o, err := adminapi.UnmarshalOverride(text)
+		var o decide.Override
+		err := json.Unmarshal([]byte(text), &o)
 		if err == nil && o.ID != id {
 			err = errors.New("it names another id")
 		}
@@ -157,11 +158,11 @@ func (s *sharedOverrides) tell(wrong map[string]error) {
 
 // Put implements decide.Overrides.
 func (s *sharedOverrides) Put(ctx context.Context, o decide.Override) error {
-	text, err := adminapi.MarshalOverride(&o)
+	text, err := json.Marshal(o)
 	if err != nil {
 		return err
 	}
-	return s.table.Put(ctx, o.ID, text, o.Until)
+	return s.table.Put(ctx, o.ID, string(text), o.Until)
 }
 
 // Remove implements decide.Overrides.

@@ -184,7 +184,7 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 			log.Warn("the config is not loaded again when it changes", "because", once)
 		}
 	}
-	s.overrides = newOverrides(log, engine, s.sharedTable())
+	s.overrides = newOverrides(log, engine, s.sharedTable(set.Redis.Mode))
 	if err := s.openDoors(engine, set, listen); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
