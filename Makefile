@@ -9,13 +9,16 @@ export PATH := $(PATH):/usr/sbin
 MODULES = $(shell go list -m -f '{{.Dir}}')
 LINTER = GOWORK=off go tool -modfile=$(CURDIR)/lab/tools/go.mod golangci-lint
 
-.PHONY: help run test test-all pictures soak bench bench-faults lint redis-server
+.PHONY: help run demo test test-all pictures soak bench bench-faults lint redis-server
 
 help: ## print this
 	@sed -nE 's/^([a-z-]+):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
 run: ## serve on 127.0.0.1:8080, in memory
 	go run ./service/cmd/weir serve --http 127.0.0.1:8080
+
+demo: ## serve made-up traffic, to look at on http://127.0.0.1:6070
+	go run ./service/cmd/weir serve --demo --http 127.0.0.1:8080
 
 test: redis-server ## every module, by itself, with -race; a fifth of the random histories
 	for dir in $(MODULES); do (cd $$dir && go vet ./...); done
@@ -25,7 +28,7 @@ pictures: ## draws docs/pictures and the table beside them, from the simulator
 	go run ./lab/pictures docs/pictures
 	go test ./lab/pictures -update
 
-test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker, fetches nginx, Caddy and HAProxy), 20,000 runs of each fuzz target
+test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker, fetches nginx, Caddy, HAProxy and Prometheus), 20,000 runs of each fuzz target
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done

@@ -62,6 +62,8 @@ var law = []row{
 	{"lab/linear", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/rediscost", nil, nil, "it has measurements alone, which make bench runs"},
 	{"lab/properties", nil, nil, "it has tests alone, which want a third-party tool"},
+	{"lab/debian", nil, nil, "how tests find programs is the same whichever they are"},
+	{"lab/prometheus", nil, nil, "it has tests alone, which run a real Prometheus"},
 	{"lab/proxies", nil, nil, "it has tests alone, which run the service behind real proxies"},
 	{"lab/pictures", []string{".", "policy", "sim"}, nil, "it draws what the simulator decides"},
 	{"lab/soak", nil, nil, "it has tests alone, which run the service as it is built"},

@@ -20,7 +20,15 @@ import (
 
 	"github.com/weirlimit/weir/internal/docs"
 	"github.com/weirlimit/weir/internal/redistest"
+	"github.com/weirlimit/weir/lab/debian"
 )
+
+// programs are the proxies.
+var programs = debian.Packages{
+	Name:     "proxies",
+	Names:    []string{"nginx", "caddy", "haproxy", "liblua5.3-0", "libopentracing-c-wrapper0", "libopentracing1"},
+	Programs: map[string]string{"nginx": "usr/sbin/nginx", "caddy": "usr/bin/caddy", "haproxy": "usr/sbin/haproxy"},
+}
 
 // proxy is how a proxy is started.
 type proxy struct {
@@ -132,10 +140,10 @@ func once(t *testing.T, text, old, with string) string {
 // start runs a proxy in dir until the test ends, and returns when it listens.
 func start(t *testing.T, p proxy, dir, door string) {
 	t.Helper()
-	path := find(t, p.name)
+	path := programs.Find(t, p.name)
 	cmd := exec.Command(path, p.args...)
 	cmd.Dir = dir
-	cmd.Env = append(libraries(path), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir, "CADDY_ADMIN=unix//"+filepath.Join(dir, "admin"))
+	cmd.Env = append(debian.Libraries(path), "HOME="+dir, "XDG_CONFIG_HOME="+dir, "XDG_DATA_HOME="+dir, "CADDY_ADMIN=unix//"+filepath.Join(dir, "admin"))
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		t.Fatal(err)

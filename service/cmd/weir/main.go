@@ -60,6 +60,6 @@ func rootCmd() *cobra.Command {
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(serveCmd(), checkCmd(), lintCmd(), simulateCmd(), benchCmd(), benchServerCmd(), versionCmd())
+	root.AddCommand(serveCmd(), checkCmd(), lintCmd(), simulateCmd(), benchCmd(), benchServerCmd(), topCmd(), debugCmd(), versionCmd())
 	return root
 }

@@ -33,6 +33,9 @@ func readConfig(flags *pflag.FlagSet, env getenv) (*config.Config, settings, err
 		}
 	}
 	set, err := resolve(flags, env, loaded.Server)
+	if err == nil && set.demo {
+		err = addDemo(loaded, &set)
+	}
 	return loaded, set, err
 }
 

@@ -37,7 +37,7 @@ then is finished, which takes at most five seconds.
 
 Every flag can also be set as a variable WEIR_..., such as WEIR_HTTP, and all but
 --config and --log-format in the server mapping of a config file. A flag beats a
-variable, which beats a file.
+variable, which beats a file. Only --demo is nothing but a flag.
 
 Rules are loaded again when a file changes, comes or goes, and on SIGHUP; what
 has been used stays used. While something is wrong with them the last good ones
@@ -123,6 +123,7 @@ type server struct {
 	started time.Time
 	limiter *weir.Limiter
 	keeper  *keeper // nil if there is no file to keep them in
+	demo    *demo   // nil unless asked for
 	doors   []door  // those for callers first
 	state   atomic.Pointer[string]
 	// reloader is nil if there is no config.
@@ -177,7 +178,13 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 		return nil, err
 	}
 	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log), Shadow: set.ShadowMode})
+	if set.demo {
+		s.demo = &demo{engine}
+	}
 	if loaded.Policy != nil {
+		if len(loaded.Files) == 0 {
+			watcher = nil // the demo's rules do not change
+		}
 		s.reloader = newReloader(log, watcher, engine, loaded, set)
 		s.reloader.read = read
 		if once != nil {
@@ -254,13 +261,16 @@ func (s *server) overHTTP(handler http.Handler) *http.Server {
 
 // greet says what is served and where.
 func (s *server) greet(loaded *config.Config, set settings) {
-	if loaded.Policy == nil {
+	if len(loaded.Files) == 0 {
 		s.log.Info("no config is given, so each request brings its own limit" + s.tryIt())
 	} else {
 		announce(s.log, "the config is loaded", loaded, set)
 	}
 	for _, d := range s.doors {
 		s.log.Info("listening", "door", d.name, "address", d.listener.Addr().String())
+	}
+	if set.demo {
+		s.log.Info("made-up users ask the domain demo; see who is limited, and why, at " + s.dashboard() + " or with: weir top --admin " + s.dashboard())
 	}
 	if set.RESP != "" && set.RESP != off {
 		s.log.Warn("this version cannot open a door that was asked for", "door", "resp", "address", set.RESP)
@@ -322,6 +332,9 @@ func (s *server) run(ctx context.Context) error {
 	background.Go(func() { s.watchStore(ctx) })
 	defer background.Wait()
 	defer cancel()
+	if s.demo != nil {
+		background.Go(func() { s.demo.run(ctx) })
+	}
 	if s.keeper != nil {
 		go s.keeper.run(ctx) // which a slow disk may hold up
 	}

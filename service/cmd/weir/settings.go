@@ -23,6 +23,7 @@ const off = "off"
 type settings struct {
 	config.Server
 	logFormat string
+	demo      bool
 }
 
 // addFlags adds what can be set. The defaults are in resolve, after all that
@@ -47,6 +48,7 @@ func addFlags(flags *pflag.FlagSet) {
 	flags.String("snapshot", "", "file to keep limits in across restarts if they are in memory: written on a stop and every --snapshot-every, read at the start")
 	flags.String("snapshot-every", "", "how often, which is how much a crash forgets; at least 1s (default 1m)")
 	flags.Bool("shadow-mode", false, "decide and count, but deny nothing")
+	flags.Bool("demo", false, "send made-up traffic to rules of its own, the domain demo, to look at")
 	flags.String("log-level", "", "debug, info, warn or error (default info)")
 	flags.String("log-format", "", "text or json (default text)")
 }
@@ -70,6 +72,7 @@ func resolve(flags *pflag.FlagSet, env getenv, file config.Server) (settings, er
 		return s, err
 	}
 	s.logFormat, _ = env("WEIR_LOG_FORMAT")
+	s.demo, _ = flags.GetBool("demo")
 	for _, o := range []struct {
 		flag, otherwise string
 		value           *string
@@ -120,6 +123,8 @@ func (s settings) check() error {
 		return fmt.Errorf("--admin %s is open to other machines and needs a token: set WEIR_ADMIN_TOKEN or --admin-tokens-file, or use --admin 127.0.0.1:6070", s.Admin)
 	}
 	switch {
+	case s.demo && s.Admin == off:
+		return errors.New("--demo is there to be looked at, and --admin is off: leave that open, such as --admin 127.0.0.1:6070")
 	case (s.GRPCTLS.Cert == "") != (s.GRPCTLS.Key == ""), s.GRPCTLS.Cert == "" && s.GRPCTLS.ClientCA != "":
 		return errors.New("TLS needs a certificate and its key: set both grpc_cert_file and grpc_key_file in the server settings, and with them, if you want, grpc_client_ca_file")
 	case s.Snapshot.File != "" && s.Redis.URL != "":
