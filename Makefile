@@ -28,7 +28,7 @@ pictures: ## draws docs/pictures and the table beside them, from the simulator
 	go run ./lab/pictures docs/pictures
 	go test ./lab/pictures -update
 
-test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker, fetches nginx, Caddy, HAProxy and Prometheus), 20,000 runs of each fuzz target
+test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker and chromium, fetches nginx, Caddy, HAProxy and Prometheus), 20,000 runs of each fuzz target
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \
 		(cd $$(dirname $$file) && go test -run '^$$' -fuzz "^$$target$$" -fuzztime 20000x .); \
 	done

@@ -96,6 +96,10 @@ func NewFallback(o FallbackOptions) *Fallback {
 // Failing returns why the store is not asked at the moment, or nil if it is.
 func (f *Fallback) Failing() error { return f.breaker.failing() }
 
+// InFlight returns how many calls wait for the store at the moment; see
+// FallbackOptions.MaxInFlight.
+func (f *Fallback) InFlight() int { return len(f.slots) }
+
 // Take implements weir.Store.
 func (f *Fallback) Take(ctx context.Context, lists []weir.List) {
 	if len(lists) == 0 {

@@ -8,6 +8,28 @@ import "strings"
 
 const hex = "0123456789ABCDEF"
 
+// SplitKey returns what the Key of a Row was made of: the domain, the name of
+// the rule and the values of its By, in order. Of a Tree, and of a limit that a
+// request brought, the name is empty and the values are the key and value of
+// each entry in turn, a value that is counted together with others as the
+// pattern of its descriptor. Of a text that is no Key it returns what it can.
+func SplitKey(key string) (domain, rule string, values []string) {
+	parts := strings.Split(key, ":")
+	for i, part := range parts {
+		parts[i] = unescape.Replace(strings.TrimPrefix(part, sharedMark))
+	}
+	if len(parts) == 1 {
+		return parts[0], "", nil
+	}
+	return parts[0], parts[1], parts[2:]
+}
+
+var unescape = strings.NewReplacer("%3A", ":", "%25", "%")
+
+// sharedMark begins what stands for any value that matches a pattern. No escaped
+// value begins so.
+const sharedMark = "%*"
+
 // join adds the values of the attributes named to the start of a key.
 func join(start string, names []string, attributes map[string]string) string {
 	if len(names) == 0 {

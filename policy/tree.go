@@ -209,7 +209,7 @@ func (c *treeCompiler) level(path string, ds []Descriptor) *level {
 func (c *treeCompiler) node(path string, d *Descriptor) *node {
 	n := &node{row: c.row(path, d), below: c.level(path+".", d.Descriptors)}
 	if d.ShareThreshold {
-		n.shared = "%*" + escaped(d.Value) // no escaped value begins so
+		n.shared = sharedMark + escaped(d.Value)
 	}
 	return n
 }

@@ -44,10 +44,10 @@ type Options struct {
 	// Level is that of the log. Nil means that it cannot be changed.
 	Level *slog.LevelVar
 
-	// Metrics, Bundle and Dashboard serve /metrics, /api/debug/bundle and
+	// Metrics and Dashboard serve /metrics and
 	// whatever has no other handler, which needs no token. What is nil is not
 	// found.
-	Metrics, Bundle, Dashboard http.Handler
+	Metrics, Dashboard http.Handler
 }
 
 // Config is what GET /api/config answers.
@@ -113,7 +113,6 @@ func (a *api) routes() map[string]methods {
 		"/api/config":         {"GET": {"config", show(a.config)}},
 		"/api/reload":         {"POST": {"reload", show(a.reload)}},
 		"/api/log-level":      {"GET": {"", show(a.level)}, "PUT": {"log level", strict(a.setLevel)}},
-		"/api/debug/bundle":   {"GET": {"bundle", plain(found(a.Bundle))}},
 		"/debug/pprof/":       {"GET": {"profile", profile}},
 		"/api/":               nowhere,
 		"/v1/":                nowhere,

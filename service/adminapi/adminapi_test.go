@@ -70,7 +70,7 @@ func open(t *testing.T, with func(*Options)) *desk {
 		State:     func() any { return map[string]string{"version": "v1.2.3"} },
 		Config:    func() Config { return Config{Rules: "domain: slack\n", Files: []string{"slack.yaml"}} },
 		Reload:    func() ([]string, error) { return []string{"slack/search changed: 5/1m -> 10/1m"}, nil },
-		Metrics:   text("weir_up 1"), Bundle: text("PK"), Dashboard: text("<html>"),
+		Metrics:   text("weir_up 1"), Dashboard: text("<html>"),
 	}
 	if with != nil {
 		with(&o)
@@ -140,7 +140,6 @@ var requests = map[string]string{
 	"POST /api/reload":           "",
 	"GET /api/log-level":         "",
 	"PUT /api/log-level":         `{"level":"warn"}`,
-	"GET /api/debug/bundle":      "",
 	"GET /debug/pprof/":          "",
 }
 
@@ -365,7 +364,7 @@ func TestMethodsAndPaths(t *testing.T) {
 		}
 	}
 	bare := open(t, func(o *Options) { *o = Options{Engine: o.Engine} })
-	for _, request := range []string{"GET /", "GET /metrics", "GET /api/debug/bundle", "GET /api/log-level", "POST /api/overrides", "DELETE /api/overrides/x"} {
+	for _, request := range []string{"GET /", "GET /metrics", "GET /api/log-level", "POST /api/overrides", "DELETE /api/overrides/x"} {
 		method, path, _ := strings.Cut(request, " ")
 		if w := bare.ask(method, path, map[bool]string{true: change}[method == "POST"], ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s: status %d, %s", request, w.Code, w.Body)

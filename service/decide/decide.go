@@ -79,7 +79,8 @@ func (a *Answer) Receipts() []weir.Receipt {
 type Event struct {
 	Query  *Query
 	Answer *Answer
-	// Took is how long the whole trip took that the answer came with.
+	// Took is how long the whole trip took that the answer came with; 0 if it
+	// was not timed.
 	Took time.Duration
 }
 
@@ -110,6 +111,9 @@ type Options struct {
 	// also with those that are an Err. It must be quick and safe for concurrent
 	// use.
 	Observe func(Event)
+	// Timed, if not nil, says before a trip whether to time it: clocks are dear.
+	// Otherwise all are that Observe is told of.
+	Timed func() bool
 	// Shadow makes every rule a shadow: all is decided and counted, and nothing
 	// is denied. Statuses still say what they would.
 	Shadow bool
@@ -119,6 +123,7 @@ type Options struct {
 type Engine struct {
 	limiter *weir.Limiter
 	observe func(Event)
+	timed   func() bool
 	shadow  bool
 	loading sync.Mutex // held while rules are replaced
 	rules   atomic.Pointer[rules]
@@ -134,7 +139,7 @@ type rules struct {
 
 // New returns an Engine without rules, which serves checks only; see Load.
 func New(o Options) *Engine {
-	e := &Engine{limiter: o.Limiter, observe: o.Observe, shadow: o.Shadow}
+	e := &Engine{limiter: o.Limiter, observe: o.Observe, timed: o.Timed, shadow: o.Shadow}
 	e.Load(new(policy.Policy), true)
 	return e
 }
@@ -252,12 +257,25 @@ func newTrip(n int) *trip {
 	return t
 }
 
+// start returns when a trip starts, or the zero time if that is not asked.
+func (e *Engine) start() (now time.Time) {
+	if e.observe != nil && (e.timed == nil || e.timed()) {
+		now = time.Now()
+	}
+	return now
+}
+
+// took is at least 1 ns, but 0 for a trip that was not timed.
+func took(start time.Time) time.Duration {
+	if start.IsZero() {
+		return 0
+	}
+	return max(1, time.Since(start))
+}
+
 // take plans every query, makes one trip, and sums up.
 func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answer {
-	var start time.Time
-	if e.observe != nil {
-		start = time.Now()
-	}
+	start := e.start()
 	rules := e.rules.Load()
 	answers := make([]Answer, len(queries))
 	t := newTrip(len(queries))
@@ -282,7 +300,7 @@ func (e *Engine) take(ctx context.Context, queries []Query, record bool) []Answe
 			p.conclude(ctx, e.limiter, a, l, record)
 		}
 		if e.observe != nil {
-			e.observe(Event{Query: &queries[i], Answer: a, Took: time.Since(start)})
+			e.observe(Event{Query: &queries[i], Answer: a, Took: took(start)})
 		}
 	}
 	return answers

@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weirlimit/weir"
@@ -22,7 +23,7 @@ type KeyState struct {
 	// Countable, and may be above the capacity; else what is not remaining.
 	Used int64
 	// Countable says that there is a Timeline: the algorithm is sliding-log or
-	// sliding-buckets, and the store could be asked.
+	// sliding-buckets, and the store answered.
 	Countable bool
 	// Timeline is the window in parts of the same length, newest first, at most
 	// 100; nil if not Countable.
@@ -62,33 +63,29 @@ func (e *Engine) Inspect(ctx context.Context, q Query) ([]KeyState, error) {
 		if q.Checks != nil {
 			states[i].Domain = ""
 		}
-		if err := states[i].look(ctx, e.limiter, request); err != nil {
-			return nil, err
-		}
+		states[i].look(ctx, e.limiter, request)
 	}
 	return states, nil
 }
 
 // look finds out what is used, and when.
-func (s *KeyState) look(ctx context.Context, limiter *weir.Limiter, r weir.Request) error {
+func (s *KeyState) look(ctx context.Context, limiter *weir.Limiter, r weir.Request) {
 	s.Used = s.Decision.Limit - s.Decision.Remaining
 	a, reason := s.Limit.Algorithm, s.Decision.Reason
 	if a != weir.SlidingLog && a != weir.SlidingBuckets || reason >= weir.StoreAllowed && reason <= weir.StoreLocal {
-		return nil
+		return
 	}
-	s.Countable = true
-	s.Timeline = timeline(s.Limit.Window)
-	if s.Decision.ResetAfter == 0 { // as good as unused
-		return nil
+	parts := timeline(s.Limit.Window)
+	if s.Decision.ResetAfter > 0 { // else it is as good as unused
+		if !count(ctx, limiter, r, parts) {
+			return
+		}
+		s.Used = 0
+		for i := range parts {
+			s.Used += parts[i].Units
+		}
 	}
-	if err := s.count(ctx, limiter, r); err != nil {
-		return err
-	}
-	s.Used = 0
-	for i := range s.Timeline {
-		s.Used += s.Timeline[i].Units
-	}
-	return nil
+	s.Countable, s.Timeline = true, parts
 }
 
 // timeline cuts a window into parts.
@@ -107,23 +104,34 @@ func timeline(window time.Duration) []Part {
 	return parts
 }
 
-// count fills in the units of the parts. All counts are under way at once, so
-// that a store that sends calls together needs few trips; what is taken
-// meanwhile may be in some of them, and then counts once.
-func (s *KeyState) count(ctx context.Context, limiter *weir.Limiter, r weir.Request) error {
-	var wait sync.WaitGroup
-	totals, errs := make([]int64, len(s.Timeline)), make([]error, len(s.Timeline))
-	for i := range s.Timeline {
-		wait.Go(func() { totals[i], errs[i] = limiter.CountRequest(ctx, r, s.Timeline[i].To) })
-	}
-	wait.Wait()
-	counted := int64(0)
-	for i := range s.Timeline {
-		if errs[i] != nil {
-			return errs[i]
+// countsAtOnce is how many counts are under way at a time: few enough that they do
+// not hold up decisions, nor fail together and so speak for the store.
+const countsAtOnce = 4
+
+// count fills in the units of the parts, and reports whether the store told all
+// of them. What is taken meanwhile may be in some of them, and then counts once.
+func count(ctx context.Context, limiter *weir.Limiter, r weir.Request, parts []Part) bool {
+	totals := make([]int64, len(parts))
+	var failed atomic.Bool
+	for from := 0; from < len(parts) && !failed.Load(); from += countsAtOnce {
+		var wait sync.WaitGroup
+		for i := from; i < min(from+countsAtOnce, len(parts)); i++ {
+			wait.Go(func() {
+				var err error
+				if totals[i], err = limiter.CountRequest(ctx, r, parts[i].To); err != nil {
+					failed.Store(true)
+				}
+			})
 		}
-		s.Timeline[i].Units = max(0, totals[i]-counted)
+		wait.Wait()
+	}
+	if failed.Load() {
+		return false
+	}
+	counted := int64(0)
+	for i := range parts {
+		parts[i].Units = max(0, totals[i]-counted)
 		counted = max(counted, totals[i])
 	}
-	return nil
+	return true
 }

@@ -32,6 +32,9 @@ type Options struct {
 	Ready func() bool
 	// Fields writes the header fields that Envoy is told to add to responses.
 	Fields httplimit.Fields
+	// Span, if not nil, calls do, which answers a call of that name over gRPC, and
+	// returns its error. The header tells what the caller has sent, "" for nothing.
+	Span func(ctx context.Context, name string, header func(name string) string, do func(context.Context) error) error
 	// TLS, if not nil, is what New serves with. Handler does not look at it.
 	TLS *tls.Config
 }

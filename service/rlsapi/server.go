@@ -3,6 +3,7 @@ package rlsapi
 import (
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	headers "google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 )
@@ -48,12 +50,26 @@ func New(o Options) *Server {
 	if o.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(o.TLS)))
 	}
+	if o.Span != nil {
+		options = append(options, grpc.UnaryInterceptor(o.spanned))
+	}
 	s := &Server{grpc: grpc.NewServer(options...), stopping: make(chan struct{})}
 	a := newAPI(o)
 	rls.RegisterRateLimitServiceServer(s.grpc, a)
 	grpc_health_v1.RegisterHealthServer(s.grpc, &health{ready: a.Ready, stopping: s.stopping})
 	reflection.Register(s.grpc)
 	return s
+}
+
+// spanned is an interceptor.
+func (o Options) spanned(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (reply any, err error) {
+	sent, _ := headers.FromIncomingContext(ctx)
+	header := func(name string) string { return strings.Join(sent.Get(name), ",") }
+	err = o.Span(ctx, info.FullMethod, header, func(ctx context.Context) (err error) {
+		reply, err = handler(ctx, message)
+		return err
+	})
+	return reply, err
 }
 
 // Serve answers until Shutdown or Close, of which the first makes it return.

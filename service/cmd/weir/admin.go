@@ -9,12 +9,12 @@ import (
 	"os"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/weirlimit/weir/service/adminapi"
 	"github.com/weirlimit/weir/service/config"
+	"github.com/weirlimit/weir/service/dashboard"
 	"github.com/weirlimit/weir/service/decide"
-	"github.com/weirlimit/weir/service/wire"
+	"github.com/weirlimit/weir/service/telemetry"
 )
 
 // overAdmin returns what serves the admin address.
@@ -27,6 +27,7 @@ func (s *server) overAdmin(engine *decide.Engine, set settings) (*http.Server, e
 	o := adminapi.Options{
 		Engine: engine, Log: s.log, Level: s.level, RedactKeys: set.RedactKeys,
 		Ready: s.ready, State: s.snapshot, Stopping: stopping.Done(), Overrides: s.overrides,
+		Metrics: s.telemetry.Handler(), Dashboard: dashboard.Handler(),
 	}
 	if s.tokens != nil {
 		o.Tokens = s.tokens.current
@@ -51,45 +52,26 @@ func (s *server) sharedTable(mode string) table {
 	return s.store.Table("overrides")
 }
 
-// state is what GET /api/state answers.
-type state struct {
-	Version string         `json:"version"`
-	Started time.Time      `json:"started"`
-	Now     time.Time      `json:"now"`
-	Ready   wire.Readiness `json:"ready"`
-	Store   storeState     `json:"store"`
-	Config  configState    `json:"config"`
-}
-
-// storeState is how the store is, in few words and in plain ones.
-type storeState struct {
-	Kind   string `json:"kind"`   // memory or redis
-	Status string `json:"status"` // ok or unavailable
-	Detail string `json:"detail"`
-}
-
-type configState struct {
-	Files   []string `json:"files"`
-	Refused string   `json:"refused"`
-}
-
 // snapshot tells how things are.
 func (s *server) snapshot() any {
-	st := state{Version: thisBuild().Version, Started: s.started, Now: time.Now(), Ready: s.ready(), Store: s.storeState()}
+	st := s.telemetry.Snapshot()
+	st.Ready = telemetry.Readiness(s.ready())
+	st.Store.Kind, st.Store.Status, st.Store.Detail = s.storeState()
 	if s.reloader != nil {
-		st.Config = configState{s.reloader.force.Load().files, s.reloader.disk.Load().wrong}
+		st.Config.Files = append(st.Config.Files, s.reloader.force.Load().files...)
 	}
 	return st
 }
 
-func (s *server) storeState() storeState {
+// storeState is how the store is, in few words and in plain ones.
+func (s *server) storeState() (kind, status, detail string) {
 	if s.store == nil {
-		return storeState{"memory", "ok", "limits are kept in the memory of this process"}
+		return "memory", "ok", "limits are kept in the memory of this process"
 	}
 	if lack, _ := s.outage.status(); lack != "" {
-		return storeState{"redis", "unavailable", lack}
+		return "redis", "unavailable", "the server does not answer: each process decides by its share, unless on_failure of a rule says otherwise; " + lack
 	}
-	return storeState{"redis", "ok", "the server answers"}
+	return "redis", "ok", "the server answers"
 }
 
 // shown is the config in force, and how that on disk differs.

@@ -70,7 +70,7 @@ func (s *server) openLimiter(r config.Redis) error {
 		return err
 	}
 	s.store, s.outage = store, newOutage(s.log, r.Replicas)
-	s.fallback = layer.NewFallback(layer.FallbackOptions{Store: store, Deadline: r.Deadline, Replicas: r.Replicas, Observe: s.outage.observe})
+	s.fallback = layer.NewFallback(layer.FallbackOptions{Store: store, Deadline: r.Deadline, Replicas: r.Replicas, Observe: s.called})
 	s.limiter = weir.New(weir.Options{Store: s.fallback})
 	err = s.askStore(context.Background())
 	var e *weir.StoreError

@@ -60,6 +60,6 @@ func TestReferenceOfFlags(t *testing.T) {
 	}
 	var have []string
 	flags.VisitAll(func(flag *pflag.Flag) { have = append(have, flag.Name) })
-	have = slices.DeleteFunc(have, func(name string) bool { return name == "config" || name == "log-format" })
+	have = slices.DeleteFunc(have, func(name string) bool { return name == "config" || name == "log-format" || name == "demo" })
 	docs.Same(t, page, told, have)
 }

@@ -45,7 +45,8 @@ type reloader struct {
 	watcher *config.Watcher // nil if it can be read only once
 	read    func() (*config.Config, settings, error)
 	engine  *decide.Engine
-	started settings // in force until a restart
+	told    func(p *policy.Policy, at time.Time, err error) // of each load
+	started settings                                        // in force until a restart
 	disk    atomic.Pointer[disk]
 	force   atomic.Pointer[force]
 	loading sync.Mutex // held while force is replaced
@@ -66,16 +67,18 @@ type disk struct {
 }
 
 // newReloader puts what was loaded in force. Without a watcher it stays so.
-func newReloader(log *slog.Logger, watcher *config.Watcher, engine *decide.Engine, loaded *config.Config, set settings) *reloader {
-	r := &reloader{log: log, watcher: watcher, engine: engine, started: set}
+func newReloader(log *slog.Logger, watcher *config.Watcher, engine *decide.Engine, told func(*policy.Policy, time.Time, error), loaded *config.Config, set settings) *reloader {
+	r := &reloader{log: log, watcher: watcher, engine: engine, told: told, started: set}
 	r.note(&disk{successful: true})
 	r.enforce(loaded)
 	return r
 }
 
 func (r *reloader) enforce(loaded *config.Config) {
+	now := time.Now()
+	r.told(loaded.Policy, now, nil)
 	r.engine.Load(loaded.Policy, r.started.inline())
-	r.force.Store(&force{loaded.Policy, loaded.Files, time.Now()})
+	r.force.Store(&force{loaded.Policy, loaded.Files, now})
 }
 
 // start reloads what changes, and on SIGHUP whatever is there, until ctx ends.
@@ -99,6 +102,7 @@ func (r *reloader) load() ([]config.Change, error) {
 	loaded, set, err := r.read()
 	if err != nil {
 		r.log.Error("the config on disk is refused, and what was loaded before it stays in force", "error", err)
+		r.told(nil, time.Now(), errors.New(firstOf(err)))
 		r.note(&disk{wrong: firstOf(err)})
 		return nil, err
 	}

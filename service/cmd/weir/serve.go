@@ -25,6 +25,7 @@ import (
 	"github.com/weirlimit/weir/service/decide"
 	"github.com/weirlimit/weir/service/httpapi"
 	"github.com/weirlimit/weir/service/rlsapi"
+	"github.com/weirlimit/weir/service/telemetry"
 	"github.com/weirlimit/weir/service/wire"
 )
 
@@ -107,7 +108,7 @@ func noArgs(_ *cobra.Command, args []string) error {
 const (
 	// drainTime is how long accepted requests may take to finish; with what
 	// else there is to do, stopping takes less than 5 s.
-	drainTime = 4500 * time.Millisecond
+	drainTime = 4 * time.Second
 	// Bounds on what a slow or hostile client can hold on to.
 	readHeaderTime = 5 * time.Second
 	readTime       = 10 * time.Second
@@ -118,14 +119,14 @@ const (
 
 // server is the service, its doors open.
 type server struct {
-	log     *slog.Logger
-	level   *slog.LevelVar // of log
-	started time.Time
-	limiter *weir.Limiter
-	keeper  *keeper // nil if there is no file to keep them in
-	demo    *demo   // nil unless asked for
-	doors   []door  // those for callers first
-	state   atomic.Pointer[string]
+	log       *slog.Logger
+	level     *slog.LevelVar      // of log
+	telemetry *telemetry.Recorder // nil of the floor of weir bench
+	limiter   *weir.Limiter
+	keeper    *keeper // nil if there is no file to keep them in
+	demo      *demo   // nil unless asked for
+	doors     []door  // those for callers first
+	state     atomic.Pointer[string]
 	// reloader is nil if there is no config.
 	reloader  *reloader
 	overrides *overrides // nil if there can be none
@@ -167,8 +168,11 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	s := &server{log: log, level: level, started: time.Now()}
+	s := &server{log: log, level: level}
 	s.state.Store(&starting)
+	if err := s.openTelemetry(set, env); err != nil {
+		return nil, err
+	}
 	if set.Snapshot.File != "" {
 		err = s.openMemory(set.Snapshot)
 	} else {
@@ -177,7 +181,7 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 	if err != nil {
 		return nil, err
 	}
-	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: observer(log), Shadow: set.ShadowMode})
+	engine := decide.New(decide.Options{Limiter: s.limiter, Observe: s.decided(), Timed: s.telemetry.Timed, Shadow: set.ShadowMode})
 	if set.demo {
 		s.demo = &demo{engine}
 	}
@@ -185,21 +189,21 @@ func open(flags *pflag.FlagSet, env getenv, listen listen, errs io.Writer) (*ser
 		if len(loaded.Files) == 0 {
 			watcher = nil // the demo's rules do not change
 		}
-		s.reloader = newReloader(log, watcher, engine, loaded, set)
+		s.reloader = newReloader(log, watcher, engine, s.telemetry.Loaded, loaded, set)
 		s.reloader.read = read
 		if once != nil {
 			log.Warn("the config is not loaded again when it changes", "because", once)
 		}
 	}
 	s.overrides = newOverrides(log, engine, s.sharedTable(set.Redis.Mode))
-	if err := s.openDoors(engine, set, listen); err != nil {
+	if err := s.openDoors(engine, set, env, listen); err != nil {
 		return nil, errors.Join(err, s.close())
 	}
 	s.greet(loaded, set)
 	return s, nil
 }
 
-func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) error {
+func (s *server) openDoors(engine *decide.Engine, set settings, env getenv, listen listen) error {
 	auth, err := openAuth(set.Auth)
 	if err != nil {
 		return err
@@ -209,6 +213,9 @@ func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) e
 		return err
 	}
 	envoy.Engine, envoy.Ready = engine, func() bool { return s.ready().Ready }
+	if _, ok := env(collector); ok {
+		envoy.Span = s.telemetry.Span
+	}
 	o := httpapi.Options{Engine: engine, Ready: s.ready, Auth: auth}
 	admin, err := s.overAdmin(engine, set)
 	if err != nil {
@@ -221,7 +228,7 @@ func (s *server) openDoors(engine *decide.Engine, set settings, listen listen) e
 	for _, d := range []struct {
 		name, address string
 		server        answerer
-	}{{"http", set.HTTP, s.overHTTP(callers)}, {"grpc", set.GRPC, rlsapi.New(envoy)}, {"admin", set.Admin, admin}} {
+	}{{"http", set.HTTP, s.overHTTP(s.telemetry.Trace(callers))}, {"grpc", set.GRPC, rlsapi.New(envoy)}, {"admin", set.Admin, admin}} {
 		if err := s.openDoor(d.name, d.address, d.server, listen); err != nil {
 			return err
 		}
@@ -330,6 +337,9 @@ func (s *server) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var background sync.WaitGroup
 	background.Go(func() { s.watchStore(ctx) })
+	if s.telemetry != nil {
+		background.Go(func() { s.telemetry.Run(ctx) })
+	}
 	defer background.Wait()
 	defer cancel()
 	if s.demo != nil {
@@ -385,6 +395,9 @@ func (s *server) stop() error {
 	callers.Wait()
 	defer s.log.Info("stopped")
 	s.closeDoors()
+	if s.telemetry != nil {
+		s.flush()
+	}
 	if s.keeper != nil {
 		s.keeper.last()
 	}
