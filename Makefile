@@ -24,9 +24,11 @@ test: redis-server ## every module, by itself, with -race; a fifth of the random
 	for dir in $(MODULES); do (cd $$dir && go vet ./...); done
 	for dir in $(MODULES); do (cd $$dir && export GOWORK=off && go build -o /dev/null ./... && go vet ./... && go test -short -race -count=1 ./...); done
 
-pictures: ## draws docs/pictures and the table beside them, from the simulator
+pictures: ## draws docs/pictures and the table beside them, from the simulator, and takes that of the dashboard (needs chromium)
 	go run ./lab/pictures docs/pictures
 	go test ./lab/pictures -update
+	cd lab && go test -count=1 -tags long -run TestLongPictures/light ./dashboard -screenshots $(CURDIR)/docs/pictures
+	mv docs/pictures/light.png docs/pictures/dashboard.png && rm docs/pictures/light-key.png
 
 test-all: redis-server ## all of them, through go.work, what takes long (build tag long; needs nutcracker and chromium, fetches nginx, Caddy, HAProxy and Prometheus), 20,000 runs of each fuzz target
 	grep -rHoE --include='*_test.go' '^func Fuzz\w+' . | sed 's/func //' | while IFS=: read -r file target; do \

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -209,6 +210,7 @@ func slotsOf(t testing.TB, s *redistest.Server) (all []string) {
 func move(t testing.TB, c *redistest.Cluster, from, to *redistest.Server, slot string) {
 	t.Helper()
 	id := func(s *redistest.Server) string { return fmt.Sprint(s.Must(t, "CLUSTER", "MYID")) }
+	awaitGreatest(t, c, to, id(to))
 	to.Must(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from))
 	from.Must(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
 	host, port, err := net.SplitHostPort(to.Addr())
@@ -240,6 +242,46 @@ func move(t testing.TB, c *redistest.Cluster, from, to *redistest.Server, slot s
 		}
 		return nil
 	})
+}
+
+// awaitGreatest gives a primary the greatest epoch and waits until all nodes know:
+// otherwise what another still says of its slots may count for more, for ever.
+func awaitGreatest(t testing.TB, c *redistest.Cluster, primary *redistest.Server, id string) {
+	t.Helper()
+	redistest.Await(t, "all nodes to know the greatest epoch", func() error {
+		if _, err := primary.Do("CLUSTER", "BUMPEPOCH"); err != nil { // unless it has it
+			return err
+		}
+		for _, s := range c.Servers {
+			nodes, err := s.Do("CLUSTER", "NODES")
+			if err != nil {
+				return err
+			}
+			if !greatest(fmt.Sprint(nodes), id) {
+				return fmt.Errorf("%s sees\n%v", s.Addr(), nodes)
+			}
+		}
+		return nil
+	})
+}
+
+// greatest reports whether a reply to CLUSTER NODES gives a primary an epoch above
+// those of all others.
+func greatest(nodes, id string) bool {
+	own, other := 0, 0
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		epoch, _ := strconv.Atoi(fields[6])
+		if fields[0] == id {
+			own = epoch
+		} else {
+			other = max(other, epoch)
+		}
+	}
+	return own > other
 }
 
 // splitBrain promotes a replica that has nothing of what was decided, and has one
