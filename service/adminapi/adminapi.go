@@ -62,7 +62,7 @@ type Config struct {
 
 type api struct {
 	Options
-	refusals *weir.Limiter // which lines about them are due
+	lines    *weir.Limiter // which are due
 	watchers chan struct{} // holds one for each
 }
 
@@ -74,7 +74,7 @@ func New(o Options) http.Handler {
 	if o.Overrides == nil {
 		o.Overrides = none{}
 	}
-	a := &api{Options: o, refusals: weir.New(weir.Options{}), watchers: make(chan struct{}, mostWatchers)}
+	a := &api{Options: o, lines: weir.New(weir.Options{}), watchers: make(chan struct{}, mostWatchers)}
 	mux := http.NewServeMux()
 	mux.Handle("/healthz", wire.Healthz())
 	mux.Handle("/", found(o.Dashboard))

@@ -234,6 +234,19 @@ func (d *desk) lines(t *testing.T) (all []line) {
 	return all
 }
 
+// Who looks at the same again has a line a minute, and at something else another.
+func TestLooksAreTold(t *testing.T) {
+	d := open(t, nil)
+	for range 3 {
+		d.ask("GET", "/api/state", "", "")
+		d.ask("POST", "/api/inspect", alice, "")
+		d.ask("POST", "/api/inspect", strings.ReplaceAll(alice, "alice", "bob"), "")
+	}
+	if log := d.log.String(); strings.Count(log, "action") != 3 {
+		t.Errorf("got %s", log)
+	}
+}
+
 func TestEveryActionHasItsLine(t *testing.T) {
 	quiet := "GET /readyz, GET /metrics, GET /api/log-level"
 	eachRoute(t, func(t *testing.T, method, path, body, action string) {

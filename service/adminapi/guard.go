@@ -2,6 +2,8 @@ package adminapi
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -96,18 +98,31 @@ func clip(s string) string {
 	return s
 }
 
-// refusalLines is how many lines those get who are not let in.
-var refusalLines = weir.Per(60, time.Minute)
+var (
+	// refusalLines is how many lines those get who are not let in.
+	refusalLines = weir.Per(60, time.Minute)
+	// lookLines is how many lines somebody gets who looks at the same again and
+	// again, as a dashboard does.
+	lookLines = weir.Per(1, time.Minute)
+)
+
+// looks are the actions that change nothing.
+var looks = []string{"state", "watch", "inspect", "explain", "list overrides", "config"}
 
 // tell writes the line.
 func (a *api) tell(r *http.Request, e *entry, status int) {
-	level := slog.LevelInfo
+	ctx, level := context.WithoutCancel(r.Context()), slog.LevelInfo
 	switch {
 	case e.action == "":
 		return
 	case status == http.StatusUnauthorized:
 		level = slog.LevelWarn
-		if d, err := a.refusals.Allow(r.Context(), "", refusalLines); err != nil || !d.Allowed {
+		if d, err := a.lines.Allow(ctx, "", refusalLines); err != nil || !d.Allowed {
+			return
+		}
+	case status == http.StatusOK && slices.Contains(looks, e.action):
+		id := fmt.Sprintf("%q %q %q %q", e.who, e.action, e.domain, e.key)
+		if d, err := a.lines.Allow(ctx, id, lookLines); err != nil || !d.Allowed {
 			return
 		}
 	}
@@ -118,7 +133,7 @@ func (a *api) tell(r *http.Request, e *entry, status int) {
 		slog.String("who", e.who), slog.String("action", e.action),
 		slog.String("domain", clip(e.domain)), slog.String("rule", clip(e.rule)), slog.String("key", e.key),
 	}
-	a.Log.LogAttrs(r.Context(), level, "admin", append(append(attrs, e.more...), slog.Int("outcome", status))...)
+	a.Log.LogAttrs(ctx, level, "admin", append(append(attrs, e.more...), slog.Int("outcome", status))...)
 }
 
 // audited tells of the status before it is sent.
