@@ -144,7 +144,7 @@ func (b *tab) heard() []string {
 	return slices.Clone(b.complaints)
 }
 
-// do runs steps, each within 20 s.
+// do runs steps, each within a minute.
 func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	for _, step := range steps {
@@ -152,10 +152,10 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// run runs an action within 20 s, and returns what it does.
+// run runs an action within a minute, and returns what it does.
 func run[T any](b *tab, action chromedp.Action[T]) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	value, err := chromedp.Run(ctx, action)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -172,6 +173,7 @@ func TestLongToken(t *testing.T) {
 func TestLongManyKeys(t *testing.T) {
 	s := serve(t)
 	s.steer(func(s *server) {
+		s.pace = time.Second // as the service has it: each has a megabyte
 		s.state.Hot = nil
 		for i := range 10_000 {
 			user := fmt.Sprintf("user-%05d", i)

@@ -3,6 +3,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -125,6 +126,7 @@ type (
 type server struct {
 	*httptest.Server
 
+	pace      time.Duration // of events; 0 means pace
 	mu        sync.Mutex
 	state     state
 	now       time.Time
@@ -206,7 +208,7 @@ func problem(w http.ResponseWriter, status int, detail string) {
 
 func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	tick := time.NewTicker(pace)
+	tick := time.NewTicker(cmp.Or(s.pace, pace))
 	defer tick.Stop()
 	for {
 		text, down := s.next()
