@@ -80,26 +80,13 @@ func decide(ctx context.Context, by decider, requests []Request) (verdict, error
 	case errors.As(err, &invalid):
 		return v, &refusal{status.New(codes.Internal, "the limits of this call are not valid"), err}
 	}
-	if v.degrade(err); v.Allowed {
+	// Nobody knows how the limits stand, so no row is told.
+	d := httplimit.Undecided(rows, err)
+	v.Decision = weir.Decision{Allowed: d.Allowed, Reason: d.Reason}
+	if v.Allowed {
 		return v, nil
 	}
 	return v, &refusal{v.denial(), err}
-}
-
-// degrade decides without the store, which has failed: it admits if everything
-// enforced says so, but for a mistake in the settings, lest that lets everybody
-// in for as long as nobody looks.
-func (v *verdict) degrade(err error) {
-	var store *weir.StoreError
-	allowed := !errors.Is(err, weir.ErrClosed) && (!errors.As(err, &store) || !store.Settings)
-	for i := range v.requests {
-		r := &v.requests[i]
-		allowed = allowed && (r.Mode != weir.Enforce || r.OnFailure == weir.OnFailureAllow)
-	}
-	v.Decision = weir.Decision{Allowed: allowed, Reason: weir.StoreDenied}
-	if allowed {
-		v.Reason = weir.StoreAllowed
-	}
 }
 
 // trailer tells a client of the verdict.

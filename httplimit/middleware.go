@@ -102,7 +102,7 @@ func (l *limited) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, "the request ended before it was decided")
 	default:
 		l.Errors(r, err)
-		l.answer(w, r, rules, undecided(requests, err), nil)
+		l.answer(w, r, rules, Undecided(requests, err), nil)
 	}
 }
 
@@ -130,13 +130,16 @@ func enforced(rules []Rule, decisions []weir.Decision) (rows []Row) {
 // tryAgain is how long a request that could not be decided is told to wait.
 const tryAgain = time.Second
 
-// undecided is the verdict on requests that a store failed to decide. A mistake
-// in its settings lets nobody in, as it may last until somebody looks.
-func undecided(requests []weir.Request, err error) *weir.Decision {
+// Undecided is the verdict on requests that a store failed to decide with err, where
+// no layer.Fallback is around it: they pass if OnFailure of each that enforces is
+// weir.OnFailureAllow, and are denied otherwise. A mistake in the store's settings,
+// and a closed store, let nobody in, as that may last until somebody looks. It has
+// a row for each request.
+func Undecided(requests []weir.Request, err error) *weir.Decision {
 	var store *weir.StoreError
-	mistaken := errors.As(err, &store) && store.Settings
+	lasting := errors.Is(err, weir.ErrClosed) || errors.As(err, &store) && store.Settings
 	denies := func(r weir.Request) bool {
-		return r.Mode == weir.Enforce && (mistaken || r.OnFailure != weir.OnFailureAllow)
+		return r.Mode == weir.Enforce && (lasting || r.OnFailure != weir.OnFailureAllow)
 	}
 	d := weir.Decision{Allowed: true, Reason: weir.StoreAllowed}
 	if slices.ContainsFunc(requests, denies) {

@@ -260,7 +260,8 @@ func TestWhenTheStoreFails(t *testing.T) {
 	}{
 		"open":                     {away, []httplimit.Rule{open}, 200, policy + "Weir-Reason: store_unavailable_allowed"},
 		"watched":                  {away, []httplimit.Rule{watched}, 200, "Weir-Reason: store_unavailable_allowed"},
-		"open and watched":         {weir.ErrClosed, []httplimit.Rule{open, watched}, 200, policy + "Weir-Reason: store_unavailable_allowed"},
+		"open and watched":         {away, []httplimit.Rule{open, watched}, 200, policy + "Weir-Reason: store_unavailable_allowed"},
+		"open, and closed":         {weir.ErrClosed, []httplimit.Rule{open}, 503, policy + "Ratelimit: \"open\";r=0;t=1\nRetry-After: 1\nWeir-Reason: store_unavailable_denied"},
 		"open, by a wrong setting": {mistaken, []httplimit.Rule{open}, 503, policy + "Ratelimit: \"open\";r=0;t=1\nRetry-After: 1\nWeir-Reason: store_unavailable_denied"},
 		"by default, with one open": {away, []httplimit.Rule{open, rule("site", weir.PerHour(9))}, 503, "Ratelimit-Policy: \"open\";q=5;w=60, \"site\";q=9;w=3600\n" +
 			"Ratelimit: \"open\";r=0;t=1, \"site\";r=0;t=1\nRetry-After: 1\nWeir-Reason: store_unavailable_denied"},

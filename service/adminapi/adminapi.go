@@ -44,9 +44,8 @@ type Options struct {
 	// Level is that of the log. Nil means that it cannot be changed.
 	Level *slog.LevelVar
 
-	// Metrics and Dashboard serve /metrics and
-	// whatever has no other handler, which needs no token. What is nil is not
-	// found.
+	// Metrics serves /metrics, and Dashboard whatever has no other handler, which
+	// needs no token. What is nil is not found.
 	Metrics, Dashboard http.Handler
 }
 
