@@ -57,7 +57,7 @@ var law = []row{
 	{"service/load", nil, []string{"net", "net/http", "os/exec"}, "how fast something answers is measured in one way, whatever it speaks"},
 	{"service/cmd/weir", []string{"..."}, nil, "somebody has to put the parts together: only it picks a store"},
 	{"examples/crawler", []string{".", "httplimit", "redisstore"}, nil, "it shows what users write, so it has what they have"},
-	{"examples/httpserver", []string{".", "redisstore"}, nil, "it shows what users write, so it has what they have"},
+	{"examples/httpserver", []string{".", "httplimit", "redisstore"}, nil, "it shows what users write, so it has what they have"},
 	{"lab/faults", nil, nil, "it has tests alone, which want a third-party tool"},
 	{"lab/dashboard", nil, nil, "it has tests alone, which drive the dashboard in a browser"},
 	{"lab/check", []string{".", "internal/algo", "github.com/anishathalye/porcupine"}, []string{"net", "os/exec"}, "what must hold of a history holds whoever recorded it: it knows no store and no server"},

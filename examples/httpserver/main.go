@@ -3,11 +3,13 @@
 package main
 
 import (
-	"fmt"
+	"io"
 	"log"
 	"net/http"
+	"time"
 
 	"github.com/weirlimit/weir"
+	"github.com/weirlimit/weir/httplimit"
 	"github.com/weirlimit/weir/redisstore"
 )
 
@@ -16,17 +18,16 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	lim := weir.New(weir.Options{Store: store})
-	log.Fatal(http.ListenAndServe("localhost:9000", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		user, _, _ := r.BasicAuth() // verify it
-		d, err := lim.Allow(r.Context(), "user:"+user, weir.PerMinute(60))
-		switch {
-		case err != nil:
-			http.Error(w, "try again later", http.StatusServiceUnavailable)
-		case !d.Allowed:
-			http.Error(w, "too many requests", http.StatusTooManyRequests)
-		default:
-			fmt.Fprintln(w, "hello,", user, d.Remaining)
-		}
-	})))
+	limited := httplimit.Middleware(httplimit.Options{Limiter: weir.New(weir.Options{Store: store}), Rules: perUser})
+	server := http.Server{Addr: "localhost:9000", Handler: limited(http.HandlerFunc(greet)), ReadHeaderTimeout: 5 * time.Second}
+	log.Fatal(server.ListenAndServe())
+}
+
+func perUser(r *http.Request) []httplimit.Rule {
+	user, _, _ := r.BasicAuth() // verify it
+	return []httplimit.Rule{{Name: "per-user", Request: weir.Request{Key: "user:" + user, Limit: weir.PerMinute(60)}}}
+}
+
+func greet(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, "hello\n") // the caller may have gone
 }
